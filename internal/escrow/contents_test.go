@@ -10,7 +10,7 @@ import (
 
 // What the parties read of a deal whose contents are deleted, on a replica that has cached the deal.
 func TestReadsOfADealWithoutContents(t *testing.T) {
-	g := newFixture(t).split(t, func(d *escrow.Declared) { d.Mode = "open" }).revealed(t)
+	g := newFixture(t).split(t, func(d *escrow.Declared) { d.Mode, d.Title, d.Message = "open", "title", "message" }).revealed(t)
 	before := g.published(t)
 	const keep = 240 * time.Hour
 	g.exec(t, "UPDATE deals SET commit_deadline = commit_deadline - $2, reveal_deadline = reveal_deadline - $2, computed_at = computed_at - $2, ended_at = ended_at - $2 WHERE deal_id = $1", g.id, int64(keep/time.Second)+7300)
@@ -19,14 +19,15 @@ func TestReadsOfADealWithoutContents(t *testing.T) {
 	if first := at().Deal(); at().Deal() != first {
 		t.Error("before the sweep, each call reads the deal again")
 	}
-	if in := of(svc.Inputs(t.Context(), at())).ok(t); len(in.Inputs) != 2 || g.view(t, svc).ContentsDeleted {
-		t.Fatalf("before the sweep: %d inputs, want 2", len(in.Inputs))
+	if in, view := of(svc.Inputs(t.Context(), at())).ok(t), g.view(t, svc); len(in.Inputs) != 2 || view.ContentsDeleted || view.Title != "title" || view.Message != "message" {
+		t.Fatalf("before the sweep: %d inputs and the view %s, want 2, and both texts", len(in.Inputs), show(view))
 	}
 	if n := of(g.store.DeleteContents(t.Context(), keep)).ok(t); n != 1 {
 		t.Fatalf("the sweep took %d deals, want 1", n)
 	}
+	g.exec(t, "UPDATE deals SET title = 'left by an older release' WHERE deal_id = $1", g.id)
 	view := g.view(t, svc)
-	if !view.ContentsDeleted || string(view.Params) != "{}" || string(view.Result) == "" || view.Parts[0].Commitment == nil {
+	if !view.ContentsDeleted || view.TextBytes() != 0 || string(view.Params) != "{}" || string(view.Result) == "" || view.Parts[0].Commitment == nil {
 		t.Errorf("the view is %s, want one without params", show(view))
 	}
 	after := g.certificate(t, svc).ok(t)

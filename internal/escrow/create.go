@@ -28,9 +28,9 @@ func (d Declared) Units() int {
 	return 1 + len(d.Labels)/partiesPerUnit + d.bytes()/bytesPerUnit
 }
 
-// bytes returns the size of labels, seat keys and params.
+// bytes returns the size of labels, seat keys, params, title and message.
 func (d Declared) bytes() int {
-	bytes := len(d.Params)
+	bytes := len(d.Params) + d.TextBytes()
 	for _, label := range d.Labels {
 		bytes += len(label)
 	}

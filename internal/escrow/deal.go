@@ -39,7 +39,7 @@ type Deal struct {
 
 	disclosed atomic.Bool // all parties show their inputs to each other (Service.Disclose)
 
-	// ContentsDeleted: the service has deleted params, inputs and seals of the deal (Options.KeepContents).
+	// ContentsDeleted: the service has deleted params, title, message, inputs and seals of the deal (Options.KeepContents).
 	// Params is then `{}`.
 	ContentsDeleted bool
 }
@@ -86,7 +86,7 @@ func (s *Service) outdated(ctx context.Context, d *Deal) bool {
 func NewDeal(declaration *store.Declaration) (*Deal, error) {
 	deleted := len(declaration.Params) == 0
 	if deleted {
-		declaration.Params = []byte(`{}`)
+		declaration.Params, declaration.Title, declaration.Message = []byte(`{}`), "", "" // a release that knew no texts may have deleted the params
 	}
 	alg, ok := algorithm.Lookup(declaration.Algorithm)
 	if !ok {
@@ -120,7 +120,7 @@ func (d *Deal) checkInput(input map[string]any) error {
 
 // bytes returns the memory of d.
 func (d *Deal) bytes() int {
-	bytes := 512 + 3*len(d.Params) + 96*len(d.SeatKeys) // the params as text, and as parsed values of about twice the size
+	bytes := 512 + d.TextBytes() + 3*len(d.Params) + 96*len(d.SeatKeys) // the params as text, and as parsed values of about twice the size
 	for _, label := range d.Labels {
 		bytes += len(label) + 16
 	}

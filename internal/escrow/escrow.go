@@ -110,7 +110,7 @@ type Options struct {
 	StrictBeacon  bool                    // refuse a new deal whose beacon round is published at or before the reveal deadline
 	OpenUnits     int                     // limit on the cost of one API key's open deals, in Declared.Units; 0: no limit
 	PublicURL     string                  // origin under which callers reach deal-api; "": not known
-	KeepContents  time.Duration           // how long after its end and reveal deadline a deal keeps params, inputs and seals; 0: for ever
+	KeepContents  time.Duration           // how long after its end and reveal deadline a deal keeps params, title, message, inputs and seals; 0: for ever
 	ReadOnly      bool                    // maintenance: the database and the log accept no writes
 	Waits         *waiting.Hub            // nil: a hub without a connection to other processes
 	Development   func(label string) bool // reports whether a signing key is a development key; nil: none is

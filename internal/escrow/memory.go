@@ -22,10 +22,12 @@ func hold(ctx context.Context, n int) error {
 }
 
 // viewBytes returns the memory of a View with its JSON.
-func (d *Deal) viewBytes() int { return 4*len(d.Params) + viewParty*len(d.Labels) }
+func (d *Deal) viewBytes() int { return 4*(len(d.Params)+d.TextBytes()) + viewParty*len(d.Labels) }
 
 // declarationBytes returns the memory of a Declaration with its JSON.
-func (d *Deal) declarationBytes() int { return 16*len(d.Params) + declarationParty*len(d.Labels) }
+func (d *Deal) declarationBytes() int {
+	return 16*(len(d.Params)+d.TextBytes()) + declarationParty*len(d.Labels)
+}
 
 // endBytes returns the memory of a deal's end; inputBytes is 0 before it is known. If the inputs do not
 // fit into one statement, the end reads them in pages. It keeps of them only what the algorithm needs:

@@ -78,7 +78,7 @@ func (s *Service) notShown(a Access, now *store.Snapshot) error {
 	state := s.rules(a.deal, now).State()
 	switch {
 	case a.deal.ContentsDeleted:
-		return problem.New(problem.InputsSealed, "this service has deleted params, inputs and seals of the deal, as it does some time after a deal ends. The certificate stays: to check the result, the parties need the bundles or inputs that they kept")
+		return problem.New(problem.InputsSealed, "this service has deleted params, title, message, inputs and seals of the deal, as it does some time after a deal ends. The certificate stays: to check the result, the parties need the bundles or inputs that they kept")
 	case a.deal.Retention == "purge":
 		return problem.New(problem.InputsSealed, "the deal has retention purge: the service deletes the inputs when the deal ends and never shows them. To check the result, the parties give each other their inputs and salts themselves")
 	case state == deal.Computed || state == deal.Certified:

@@ -3,6 +3,7 @@ package escrow_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/escrow"
@@ -85,4 +86,17 @@ func TestCreationsInFlightAreCounted(t *testing.T) {
 	owner = of(later.Authenticate(t.Context(), key)).ok(t)
 	_ = of(later.Create(t.Context(), owner, deal, nil)).ok(t)
 	of(later.Create(t.Context(), owner, deal, nil)).refused(t, problem.RateLimited)
+}
+
+func TestTextsAreCharged(t *testing.T) {
+	plain := escrow.Declared{Terms: deal.Terms{Algorithm: "split.v1", Labels: []string{"a", "b"}, Params: []byte(`{"items":["car"]}`)}}
+	said := plain
+	said.Title, said.Message = "é", strings.Repeat("😀", 1000)
+	if got := said.Storage() - plain.Storage(); got != 4002 {
+		t.Errorf("title and message reserve %d bytes of storage, want 4002", got)
+	}
+	said.Message = strings.Repeat("x", 10<<10)
+	if got := said.Units() - plain.Units(); got != 1 {
+		t.Errorf("10 KiB of texts cost %d units, want 1", got)
+	}
 }

@@ -35,7 +35,8 @@ func (f *fixture) stored(t *testing.T, d *store.Declaration) (params, inputs int
 
 func TestContentsOfOldEndedDealsAreDeleted(t *testing.T) {
 	f := newFixture(t)
-	old, recent := f.endedAgo(t, 11, nil), f.endedAgo(t, 9, nil)
+	titled := func(d *store.Declaration) { d.Title, d.Message = "title", "message" }
+	old, recent := f.endedAgo(t, 11, titled), f.endedAgo(t, 9, titled)
 	late := f.endedAgo(t, 11, nil) // computed long after its deadline
 	f.exec(t, "UPDATE deals SET computed_at = $2 WHERE deal_id = $1", late.DealID, f.now(t))
 	pending := f.endedAgo(t, 11, nil)
@@ -67,8 +68,11 @@ func TestContentsOfOldEndedDealsAreDeleted(t *testing.T) {
 		}
 	}
 	declared, err := f.Declaration(t.Context(), old.DealID)
-	if err != nil || declared.Params == nil || len(declared.Params) != 0 || len(declared.Labels) != 2 {
-		t.Errorf("the declaration is %+v, %v; want labels and empty params", declared, err)
+	if err != nil || declared.Params == nil || len(declared.Params) != 0 || len(declared.Labels) != 2 || declared.TextBytes() != 0 {
+		t.Errorf("the declaration is %+v, %v; want labels, empty params and no texts", declared, err)
+	}
+	if declared, err := f.Declaration(t.Context(), recent.DealID); err != nil || declared.Title != "title" || declared.Message != "message" {
+		t.Errorf("the declaration of a recent deal is %+v, %v; want its texts", declared, err)
 	}
 }
 

@@ -340,7 +340,7 @@ func (s *Store) Sweep(ctx context.Context) (deleted int64, err error) {
 	}
 }
 
-// DeleteContents deletes the params, inputs and seals of some deals whose end and reveal_deadline are at least `age`
+// DeleteContents deletes the params, title, message, inputs and seals of some deals whose end and reveal_deadline are at least `age`
 // ago (see delete_contents.sql), and returns how many; 0: there are no more. Declaration.Params of such a deal is empty.
 func (s *Store) DeleteContents(ctx context.Context, age time.Duration) (deals int64, err error) {
 	tag, err := s.pool.Exec(ctx, sql("delete_contents"), int64(age/time.Second))

@@ -23,6 +23,7 @@ func TestValuesAreReadBackUnchanged(t *testing.T) {
 	d := f.create(t, func(d *store.Declaration) {
 		random(d)
 		d.Labels, d.Params, d.Mode, d.Retention = labels, params, "open", "purge"
+		d.Title, d.Message = "NULL", strings.Repeat("'; \\x00 😀\n\u00e9 e\u0301", 90)
 	})
 	got, err := f.replica.Declaration(ctx, d.DealID)
 	check(t, err)

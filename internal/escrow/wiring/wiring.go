@@ -56,7 +56,7 @@ type Config struct {
 	StrictBeacon    bool          `env:"FAIRPACT_STRICT_BEACON" help:"Refuse new deals whose beacon round is published at or before the reveal deadline."`
 	OpenUnits       int           `env:"FAIRPACT_OPEN_DEAL_UNITS" default:"10000" help:"Maximum cost, in units, of all deals of one API key that have not ended. The units are those of FAIRPACT_DEAL_UNITS_PER_MINUTE. Only deal-api applies this limit. 0: no limit."`
 
-	KeepContents time.Duration `env:"FAIRPACT_KEEP_CONTENTS" default:"0s" help:"How long a deal keeps its params, inputs and seals after its end or its reveal_deadline, whichever is later; at least 24h. Then deadline-worker deletes them, but not while the certificate is pending. The deal, its result and its certificate stay. 0s: for ever."`
+	KeepContents time.Duration `env:"FAIRPACT_KEEP_CONTENTS" default:"0s" help:"How long a deal keeps its params, title, message, inputs and seals after its end or its reveal_deadline, whichever is later; at least 24h. Then deadline-worker deletes them, but not while the certificate is pending. The deal, its result and its certificate stay. 0s: for ever."`
 
 	LogLevel slog.Level `env:"FAIRPACT_LOG_LEVEL" default:"info" help:"Lowest level of the messages to log: debug, info, warn or error."`
 }

@@ -74,7 +74,7 @@ type Controller struct {
 }
 
 // New returns a Controller, which SetupWithManager adds to a manager. Each deal counts as a network of `memory`.
-// `keep` is how long ended deals keep their params, inputs and seals; 0: for ever.
+// `keep` is how long ended deals keep their params, title, message, inputs and seals; 0: for ever.
 func New(deals Deals, rows Rows, memory *budget.Process, keep time.Duration, logger *slog.Logger) *Controller {
 	return &Controller{deals: deals, rows: rows, memory: memory, keep: keep, logger: logger, failures: telemetry.NewRepeats(logger)}
 }

@@ -1,5 +1,5 @@
--- Deletes the params, inputs and seals of ended deals, the oldest first: of deals whose reveal_deadline and end are both at least $1
--- seconds ago, unless the certificate is pending. One statement takes at most 100 deals, and another one only while those before it
+-- Deletes the params, texts, inputs and seals of ended deals, the oldest first: of deals whose reveal_deadline and end are both at
+-- least $1 seconds ago, unless the certificate is pending. One statement takes at most 100 deals, and another one only while those before it
 -- have under 10,000 parties. Empty params mark a deal as done, so an interrupted sweep continues with the others. Two sweeps at once
 -- do not wait for each other. computed_at stands for an ended_at that is null.
 WITH ended AS MATERIALIZED (
@@ -18,4 +18,4 @@ inputs AS (
 texts AS (
     UPDATE seals SET sealed = NULL, secret = NULL WHERE deal_id = ANY (ARRAY(SELECT deal_id FROM old)) AND state = 'failed' -- after the end only such a seal has a text
 )
-UPDATE deals SET params = '' WHERE deal_id = ANY (ARRAY(SELECT deal_id FROM old))
+UPDATE deals SET params = '', title = NULL, message = NULL WHERE deal_id = ANY (ARRAY(SELECT deal_id FROM old))
