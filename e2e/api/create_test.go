@@ -36,7 +36,8 @@ func TestCreated(t *testing.T) {
 	for _, b := range []e2e.Body{
 		split(), shapley(), random(50, e2e.FarRound(t)),
 		changed(split(), "party_labels", []string{"same", "same"}, "colour", "red", "initiator", 1, "state", "VOID", "deal_id", "d_mine"),
-		changed(split(), "party_labels", []string{"é", "é <&>\u2028 \"quoted\" \\ 🦆"}, "mode", nil, "retention", nil),
+		changed(split(), "party_labels", []string{"é", "é <&>\u2028 \"quoted\" \\ 🦆"}, "mode", nil, "retention", nil, "title", nil, "message", nil),
+		changed(split(), "title", strings.Repeat("🦆", 80), "message", "<script>alert(1)</script>\n\n\"quoted\" \\ é e\u0301"),
 	} {
 		var r struct {
 			DealID  string `json:"deal_id"`
@@ -64,6 +65,15 @@ func TestCreated(t *testing.T) {
 		view.Into(t, &v)
 		if v.Mode != "sealed" || v.Retention != "standard" || !strings.Contains(string(view.Body), `"initiator":0`) || v.State != "OPEN" || strings.Contains(string(view.Body), `"red"`) {
 			t.Errorf("view %s, want sealed, standard, initiator 0, OPEN and no member colour", view.Body)
+		}
+		// Title and message are members of view and declaration only if they are given.
+		declared, _ := e2e.AsBody(t, string(c.Want(200, "GET", "/v1/deals/"+r.DealID+"/declaration", key, nil).Body))["declaration"].(e2e.Body)
+		for _, name := range []string{"title", "message"} {
+			for what, shown := range map[string]e2e.Body{"view": e2e.AsBody(t, string(view.Body)), "declaration": declared} {
+				if got, there := shown[name]; got != b[name] || there != (b[name] != nil) {
+					t.Errorf("the %s of the %s is %v (there: %t), want %v", name, what, got, there, b[name])
+				}
+			}
 		}
 		for i, p := range v.Parties {
 			if p.Label != labels[i] || p.Index != i || p.Committed || p.Commitment != nil || p.Revealed {
@@ -106,6 +116,13 @@ func TestRefusedCreations(t *testing.T) {
 		{"INVALID_REQUEST", changed(split(), "commit_deadline", -1), "commit_deadline"},
 		{"INVALID_REQUEST", changed(split(), "reveal_deadline", split()["commit_deadline"]), "reveal_deadline"},
 		{"INVALID_REQUEST", changed(split(), "reveal_deadline", now+10), "reveal_deadline"},
+		{"INVALID_REQUEST", changed(split(), "title", 1), "title"},
+		{"INVALID_REQUEST", changed(split(), "title", ""), "title is empty"},
+		{"INVALID_REQUEST", changed(split(), "title", strings.Repeat("a", 81)), "at most 80"},
+		{"INVALID_REQUEST", changed(split(), "title", "a\u202eb"), "title has the character U+202E at position 2"},
+		{"INVALID_REQUEST", changed(split(), "message", []string{"a"}), "message"},
+		{"INVALID_REQUEST", changed(split(), "message", strings.Repeat("ü", 1001)), "at most 1000"},
+		{"INVALID_REQUEST", changed(split(), "message", "a\x00b"), "message has the character U+0000"},
 		{"INVALID_PARAMS", changed(split(), "algorithm_params", "-"), "items"},
 		{"INVALID_PARAMS", changed(split(), "party_labels", labels(17)), "2 to 16"},
 		{"INVALID_PARAMS", changed(draw, "party_labels", labels(10001)), "2 to 10000"},

@@ -20,7 +20,7 @@ func TestCtlJoin(t *testing.T) {
 	params := c.File("params.json", e2e.Body{"items": []string{"car", "boat"}})
 	create := func(file string, by int64) []string {
 		return []string{"deal", "create", "--algorithm", "split.v1", "--params", params, "--label", "ann", "--label", "bob",
-			"--commit-deadline", fmt.Sprint(by), "--reveal-deadline", fmt.Sprint(by + 140), "--require-seals", "--out", file}
+			"--commit-deadline", fmt.Sprint(by), "--reveal-deadline", fmt.Sprint(by + 140), "--require-seals", "--out", file, "--title", "Car & boat", "--message", "Hello,\nbob"}
 	}
 	link := func(file string, party int) string {
 		var state struct {
@@ -34,6 +34,9 @@ func TestCtlJoin(t *testing.T) {
 
 	later := e2e.After(time.Hour)
 	c.Run(0, create("later.json", later)...)
+	if text, _ := c.Run(0, "deal", "invite", "--state", "later.json", "--party", "1", "--text"); !strings.Contains(text, "\n\nTitle: Car & boat\nann writes:\n> Hello,\n> bob\n\nGo to your link") {
+		t.Errorf("the invitation is\n%s\nwant one with title and message", text)
+	}
 	input := c.File("input.json", e2e.AnnsValues)
 	if _, said := c.Run(1, "deal", "join", link("later.json", 0), input, "--out", "sealed.json"); !strings.Contains(said, "not drand quicknet") {
 		t.Errorf("without --development-beacon: %s", said)

@@ -32,6 +32,7 @@ func TestSecretsStaySecret(t *testing.T) {
 
 	public := by(e2e.SplitBody(0, 0))
 	public["party_labels"] = []string{label, "bob"}
+	public["title"], public["message"] = "words "+rand.Text(), "words "+rand.Text()
 	known := l.play(public, split...)
 	kept := []*e2e.CreatedDeal{known}
 	kept = append(kept, l.play(by(e2e.RandomBody(2, past, 0, 0)), e2e.Body{"nonce": l.markHex("nonce")}, e2e.Body{"nonce": strings.ToUpper(l.markHex("nonce"))}))
@@ -69,8 +70,27 @@ func TestSecretsStaySecret(t *testing.T) {
 		}
 	}
 	l.checkSearch(known, label)
+	l.wordsStayInTheDeal(known, public["title"].(string), public["message"].(string))
 	l.search()
 	e2e.Invariants(t, l.stack)
+}
+
+// wordsStayInTheDeal requires that only the deal's row, its view, declaration and bundle show its title and message.
+func (l *leakTest) wordsStayInTheDeal(d *e2e.CreatedDeal, texts ...string) {
+	l.T.Helper()
+	l.Want(200, "GET", d.Path("/declaration"), d.Tokens[1], nil)
+	l.Want(200, "GET", d.Path("/bundle"), d.Tokens[1], nil)
+	for _, text := range texts {
+		at := e2e.Shown([]e2e.Marker{{Text: text}}, l.places())[0]
+		for _, place := range at {
+			if place != "table public.deals" && !strings.HasPrefix(place, "GET "+d.Path(" ")) && !strings.HasPrefix(place, "GET "+d.Path("/declaration ")) && !strings.HasPrefix(place, "GET "+d.Path("/bundle ")) {
+				l.T.Errorf("title or message is shown in %s", place)
+			}
+		}
+		if len(at) < 4 {
+			l.T.Errorf("title or message is found in %q only: the search is broken", at)
+		}
+	}
 }
 
 // missedReveal plays a deal that ends VOID because party 1 does not reveal. It returns the deal and

@@ -28,6 +28,8 @@ type createCommand struct {
 	Mode           string        `default:"sealed" help:"Who sees the inputs after the result. 'open': all parties, so each can recompute it. 'sealed': no party until all consent (a draw shows them anyway)."`
 	Retention      string        `default:"standard" help:"'standard': the deployment keeps the inputs. 'purge': the deployment deletes the inputs when the deal ends."`
 	RequireSeals   bool          `help:"Take only commitments with a timelock seal: every input opens by itself, so no absence makes the deal VOID. The reveal deadline must be some two minutes after the commit deadline."`
+	Title          string        `help:"What the deal is about, for the other parties: one line of at most 80 characters, without invisible ones."`
+	Message        string        `help:"A message to the other parties: at most 1,000 characters, on one line or several."`
 	deployment
 	apiKeyFlags
 }
@@ -98,7 +100,7 @@ func (c createCommand) create(ctx context.Context, client *httpclient.Client, ke
 	}
 	var answer wire.Created
 	if err := client.PostInto(ctx, "/v1/deals", key, request{
-		c.Algorithm, c.Mode, c.Retention, c.Label, keys, c.CommitDeadline, c.RevealDeadline, params, seals,
+		c.Algorithm, c.Mode, c.Retention, c.Label, keys, c.CommitDeadline, c.RevealDeadline, params, seals, c.Title, c.Message,
 	}, &answer); err != nil {
 		return s, made, err
 	}
@@ -116,6 +118,8 @@ type request struct {
 	RevealDeadline int64          `json:"reveal_deadline"`
 	Params         map[string]any `json:"algorithm_params"`
 	Seals          string         `json:"seals,omitempty"`
+	Title          string         `json:"title,omitempty"`
+	Message        string         `json:"message,omitempty"`
 }
 
 type inviteCommand struct {
@@ -201,6 +205,6 @@ func (s state) invitation(ctx context.Context, i wire.Invite) (string, error) {
 	}
 	return invitation.Text(origin, invitation.Seat{
 		DealID: s.DealID, Algorithm: alg, From: view.Parties[0].Label, Party: i.Party, Label: i.Label, Token: i.Token,
-		CommitDeadline: view.CommitDeadline, RevealDeadline: view.RevealDeadline, OpensAt: opens,
+		CommitDeadline: view.CommitDeadline, RevealDeadline: view.RevealDeadline, OpensAt: opens, Title: view.Title, Message: view.Message,
 	}), nil
 }

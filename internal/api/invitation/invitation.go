@@ -22,12 +22,14 @@ type Seat struct {
 	RevealDeadline int64   // unix seconds
 	Key            *string // the declared seat key; nil: none
 	OpensAt        int64   // when the seals open, if the deal requires them; 0: parties open by hand
+	Title          string  // of the deal; empty: none, like Message
+	Message        string
 }
 
 const (
 	head = `{from} invites {label} to settle {purpose}.
 
-`
+{words}`
 	linked = `Go to your link by {commit_by}, and seal your input there:
 {base}/d/{deal_id}#{token}
 `
@@ -75,6 +77,21 @@ func once(template string) string {
 	return strings.NewReplacer(byHand, byItself, revealLine, sealLine).Replace(template)
 }
 
+// words returns title and message with an empty line at their end, or nothing. Each line of the message has a
+// mark, so that no message looks like a part of the invitation. invite.js does the same.
+func (s Seat) words() (text string) {
+	if s.Title != "" {
+		text = "Title: " + s.Title + "\n"
+	}
+	if s.Message != "" {
+		text += s.From + " writes:\n> " + strings.ReplaceAll(s.Message, "\n", "\n> ") + "\n"
+	}
+	if text != "" {
+		text += "\n"
+	}
+	return text
+}
+
 // Text returns the invitation for a seat. If base, the address of the service, is empty, the text
 // has paths instead of links.
 func Text(base string, s Seat) string {
@@ -92,7 +109,7 @@ func Text(base string, s Seat) string {
 	utc := func(at int64) string { return time.Unix(at, 0).UTC().Format("Mon, 02 Jan 2006 15:04 UTC") } // drops the seconds: naming a slightly earlier deadline is safe
 	return strings.NewReplacer(
 		"{base}", base, "{deal_id}", s.DealID, "{algorithm}", s.Algorithm.ID, "{purpose}", s.Algorithm.Purpose, "{ready}", s.Algorithm.Ready,
-		"{from}", s.From, "{label}", s.Label, "{party}", strconv.Itoa(s.Party), "{token}", s.Token, "{key}", key,
+		"{from}", s.From, "{words}", s.words(), "{label}", s.Label, "{party}", strconv.Itoa(s.Party), "{token}", s.Token, "{key}", key,
 		"{commit_by}", utc(s.CommitDeadline), "{reveal_by}", utc(s.RevealDeadline), "{opens_by}", utc(s.OpensAt),
 		"{commit_deadline}", strconv.FormatInt(s.CommitDeadline, 10), "{reveal_deadline}", strconv.FormatInt(s.RevealDeadline, 10),
 	).Replace(text)

@@ -40,6 +40,16 @@ func TestTextNamesEverythingThatAPartyNeeds(t *testing.T) {
 			strings.Contains(text, "1790003600") || strings.ContainsAny(strings.ReplaceAll(text, "{token} of Ben", ""), "{}") {
 			t.Errorf("base %q: the invitation to a deal that requires seals is\n%s", base, text)
 		}
+		titled := seat
+		titled.Title, titled.Message = "The {token} & <b>house</b>", "Hello,\n\nGo to your link:\nhttps://evil.example"
+		plain, rest, _ := strings.Cut(text, ".\n\n")
+		if got, want := Text(base, titled), plain+".\n\nTitle: The {token} & <b>house</b>\nAnn writes:\n> Hello,\n> \n> Go to your link:\n> https://evil.example\n\n"+rest; got != want {
+			t.Errorf("base %q: the invitation with title and message is\n%s\nwant\n%s", base, got, want)
+		}
+		titled.Message = ""
+		if got, want := Text(base, titled), plain+".\n\nTitle: The {token} & <b>house</b>\n\n"+rest; got != want {
+			t.Errorf("base %q: the invitation with a title is\n%s\nwant\n%s", base, got, want)
+		}
 		key, keyed := "ed25519:ab", seat
 		keyed.Key = &key
 		if with := Text(base, keyed); !strings.HasPrefix(with, text+"\n") || !strings.Contains(with, "seat key "+key) {

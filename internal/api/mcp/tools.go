@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"unicode/utf8"
 
 	"github.com/fairpact/fairpact/internal/api/invitation"
 	"github.com/fairpact/fairpact/internal/api/ops"
@@ -32,7 +33,7 @@ func (t tool) name() string { return t.op.Tool }
 var tools = []tool{
 	{op: problem.CreateKey, run: (*call).createKey},
 	{op: problem.ListAlgorithms, run: (*call).listAlgorithms},
-	{op: problem.CreateDeal, run: (*call).createDeal, limit: int(ops.CreateDeal.Limit), values: ops.CreateDeal.Values, answer: ops.CreateDeal.Answer},
+	{op: problem.CreateDeal, run: (*call).createDeal, limit: int(ops.CreateDeal.Limit), values: ops.CreateDeal.Values, answer: createdBytes},
 	{op: problem.ReadDeclaration, run: (*call).computeCommitment, limit: 1 << 20, values: canon.MaxValues},
 	{op: problem.Commit, run: (*call).commitInput, limit: int(ops.Commit.Limit)},
 	{op: problem.Reveal, run: (*call).revealInput, limit: int(ops.Reveal.Limit), values: ops.Reveal.Values},
@@ -99,6 +100,12 @@ func (c *call) createDeal(ctx context.Context) (result, error) {
 	return r, err
 }
 
+// createdBytes estimates the answer of create_deal, in which each invitation repeats title and message.
+func createdBytes(body, values int) int {
+	words := min(body, utf8.UTFMax*(deal.Title.Most+deal.Message.Most))
+	return ops.CreateDeal.Answer(body, values) + min(values, maxInvited)*words
+}
+
 // maxInvited is the largest number of parties for which create_deal returns invitations, of about
 // 1 KiB each.
 const maxInvited = 64
@@ -111,7 +118,7 @@ func (c *call) invitations(d escrow.Declared, made escrow.Created) (all []string
 	for _, invite := range made.Invites[1:] {
 		seat := invitation.Seat{
 			DealID: made.DealID, Algorithm: alg, From: made.Invites[0].Label, Party: invite.Party, Label: invite.Label,
-			Token: invite.Token, CommitDeadline: made.CommitDeadline, RevealDeadline: made.RevealDeadline,
+			Token: invite.Token, CommitDeadline: made.CommitDeadline, RevealDeadline: made.RevealDeadline, Title: d.Title, Message: d.Message,
 		}
 		if d.Seals != "" {
 			seat.OpensAt = c.Chain.RoundTime(timelock.RoundOf(c.Chain, made.CommitDeadline))

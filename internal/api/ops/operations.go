@@ -196,12 +196,12 @@ var (
 // party.
 func createdBytes(body, values int) int { return body + 100*min(values, 10_000) }
 
-// perParty estimates what a call holds from the bytes that each party and the params take in memory
-// and in each copy of the answer.
+// perParty estimates what a call holds from the bytes that each party takes in memory and in each copy of
+// the answer, and from params and texts.
 func perParty(held, copied int64) func(Caller, *Message) int64 {
 	return func(by Caller, m *Message) int64 {
 		d := by.Access.Deal()
-		return (held+copied*int64(m.Copies))*int64(len(d.Labels)) + int64(len(d.Params))*int64(1+m.Copies)
+		return (held+copied*int64(m.Copies))*int64(len(d.Labels)) + int64(len(d.Params)+d.TextBytes())*int64(1+m.Copies)
 	}
 }
 

@@ -81,6 +81,7 @@ func Declared(body map[string]any) (r escrow.Declared, err error) {
 			m.Fail("seals is %.60q; it must be `required`, or left out", r.Seals)
 		}
 	}
+	r.Title, r.Message = words(m, "title", deal.Title), words(m, "message", deal.Message)
 	r.CommitDeadline = m.Integer("commit_deadline", "an integer: unix seconds UTC, after now")
 	r.RevealDeadline = m.Integer("reveal_deadline", "an integer: unix seconds UTC, after commit_deadline")
 	var params map[string]any
@@ -88,8 +89,20 @@ func Declared(body map[string]any) (r escrow.Declared, err error) {
 		params = m.Object("algorithm_params", "an object")
 	}
 	r.Params = canon.Encode(params)
-	r.Unknown = m.Unknown("algorithm", "mode", "retention", "party_labels", "commit_deadline", "reveal_deadline", "algorithm_params", "party_keys", "seals")
+	r.Unknown = m.Unknown("algorithm", "mode", "retention", "party_labels", "commit_deadline", "reveal_deadline", "algorithm_params", "party_keys", "seals", "title", "message")
 	return r, Refused(m)
+}
+
+// words returns an optional text that must keep a rule of package deal.
+func words(m *canon.Members, name string, rule deal.Text) string {
+	if !m.Has(name) {
+		return ""
+	}
+	text := m.Text(name, "a string")
+	if err := rule.Check(text); err != nil {
+		m.Fail("%s %s", name, err)
+	}
+	return text
 }
 
 // Commitment parses `{commitment, party_key, party_signature, seal}`. All but commitment are optional.

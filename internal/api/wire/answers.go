@@ -48,7 +48,7 @@ func ViewOf(v escrow.View) View {
 		Parties: make([]Party, len(v.Parts)), CommitDeadline: v.CommitDeadline, RevealDeadline: v.RevealDeadline, CreatedAt: v.CreatedAt,
 		CommitsClosedAt: v.CommitsClosedAt, RevealsClosedAt: v.RevealsClosedAt, ComputedAt: v.ComputedAt,
 		Result: v.Result, VoidFlakers: v.VoidFlakers, CertificateID: v.CertificateID,
-		ContentsDeleted: v.ContentsDeleted,
+		ContentsDeleted: v.ContentsDeleted, Title: v.Title, Message: v.Message,
 	}
 	for i, p := range v.Parts {
 		body.Parties[i] = Party{i, v.Labels[i], p.Commitment != nil, p.Commitment, p.Revealed}

@@ -80,6 +80,8 @@ type View struct {
 	VoidFlakers     []int           `json:"void_flakers"`
 	CertificateID   *string         `json:"certificate_id"`
 	ContentsDeleted bool            `json:"contents_deleted,omitempty"` // Params is `{}`
+	Title           string          `json:"title,omitempty"`
+	Message         string          `json:"message,omitempty"`
 }
 
 // Party is a party in a View.

@@ -59,7 +59,7 @@ const (
 // Table lists every error code, its HTTP status, and when the service returns it.
 var Table = []Entry{
 	{InvalidJSON, 400, "the body is not strict I-JSON: bad syntax, a duplicate member, a number that is not an integer within ±(2^53−1), a lone surrogate, more than 32 levels of nesting, or more than 131,072 values"},
-	{InvalidRequest, 400, "a member is missing, null, of the wrong type or out of range, or the request is not well-formed HTTP"},
+	{InvalidRequest, 400, "a member is missing, null, of the wrong type or out of range, title or message breaks its rule, or the request is not well-formed HTTP"},
 	{InvalidParams, 400, "party_labels or algorithm_params do not fit the algorithm"},
 	{InvalidCommitment, 400, "the commitment is not `sha256:` followed by 64 lower-case hex digits"},
 	{InvalidInput, 400, "the revealed input opens its commitment but does not fit the algorithm"},
