@@ -68,6 +68,16 @@ func TestPeopleSettleASplit(t *testing.T) {
 		}
 	}
 	ann.set("#names", "Ann\nBen")
+	ann.click("#words-part summary")
+	const title, message = `<img src=x onerror="document.title='hacked'">`, "Hello Ben,\n\n<b>{token}</b> is yours."
+	ann.set("#title", "gpj\u202eexe")
+	ann.set("#message", " "+message+"\n")
+	ann.bears = "status of 400"
+	ann.enter("#create", "\r")
+	ann.until("a title that turns around is refused", "document.querySelector('#new-problem').textContent.includes('title has the character U+202E at position 4')")
+	ann.bears = ""
+	ann.set("#title", title)
+	ann.accessible("1 new split with words desk")
 	ann.enter("#create", "\r")
 	ann.until("the deal is made", "!document.querySelector('#made').hidden")
 	ann.accessible("2 made desk")
@@ -96,7 +106,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 		t.Errorf("the token of party 1 is of party %q, want 1", seen.Header.Get("Fairpact-Party"))
 	}
 	alg, _ := algorithm.Lookup("split.v1")
-	if want := invitation.Text(c.Base, invitation.Seat{DealID: id, Algorithm: alg, From: "Ann", Party: 1, Label: "Ben", Token: token, CommitDeadline: view.CommitDeadline, RevealDeadline: view.RevealDeadline}); text != want {
+	if want := invitation.Text(c.Base, invitation.Seat{DealID: id, Algorithm: alg, From: "Ann", Party: 1, Label: "Ben", Token: token, CommitDeadline: view.CommitDeadline, RevealDeadline: view.RevealDeadline, Title: title, Message: message}); text != want {
 		t.Errorf("the page's invitation is\n%s\nwant, as from the service,\n%s", text, want)
 	}
 	ann.do(chromedp.Reload())
@@ -112,8 +122,14 @@ func TestPeopleSettleASplit(t *testing.T) {
 	if at := eval[string](ben, "location.href"); at != c.Base+"/d/"+id {
 		t.Errorf("the address bar shows %s, want no token", at)
 	}
-	if title := ben.text("#title"); title != "Ann and Ben divide car, boat and piano" {
-		t.Errorf("the title is %q, want that Ann and Ben divide car, boat and piano", title)
+	if subject := ben.text("#subject"); subject != "Ann and Ben divide car, boat and piano" {
+		t.Errorf("the subject is %q, want that Ann and Ben divide car, boat and piano", subject)
+	}
+	if got := eval[[]string](ben, "[document.querySelector('#title').textContent, document.querySelector('#message').textContent, String(document.querySelectorAll('#deal img, #title b, #message *').length)]"); got[0] != title || got[1] != message || got[2] != "0" {
+		t.Errorf("title, message and the number of elements in them are %q, want the words of Ann as text", got)
+	}
+	if said := ben.text("#words .hint"); !strings.HasPrefix(said, "Written by Ann, not by the service.") {
+		t.Errorf("below the message the page says %q, want who wrote it", said)
 	}
 	if said := ben.text("#what-happens"); !strings.Contains(said, "one thing may be cut in two: car, boat or piano.") {
 		t.Errorf("before sealing the page says %q, want that one of the things may be cut", said)
@@ -323,7 +339,9 @@ func TestPersonDraws(t *testing.T) {
 func TestPersonAnswersTerms(t *testing.T) {
 	c, p := browser(t)
 	for _, accepts := range []bool{true, false} {
-		d := c.Create(e2e.ShapleyBody(time.Hour, 2*time.Hour))
+		body := e2e.ShapleyBody(time.Hour, 2*time.Hour)
+		body["title"], body["message"] = "The & of <us>", "Two\nlines"
+		d := c.Create(body)
 		other := e2e.Seal(t, e2e.Body{"accept": accepts})
 		p.take(d, 0, 1280, "dark")
 		p.until("the terms are shown", "document.querySelector('.terms')")
@@ -361,7 +379,7 @@ func TestPersonAnswersTerms(t *testing.T) {
 			eval[bool](p, "sessionStorage.setItem('fairpact:created', JSON.stringify({deal: '"+d.ID+"', own: 'it_dead', texts: []})), true")
 			p.enter("#try-again", "\r")
 			p.until("the terms are entered again", "document.querySelector('#worth-2')?.value === '120'")
-			if got := eval[string](p, "[document.querySelector('#kinds :checked').value, document.querySelector('#names').value, document.querySelector('#worth-0').value, document.querySelector('#made').hidden, sessionStorage.getItem('fairpact:created')].join()"); got != "shapley.v1,ann\nbob,60,true," {
+			if got := eval[string](p, "[document.querySelector('#kinds :checked').value, document.querySelector('#names').value, document.querySelector('#worth-0').value, document.querySelector('#title').value, document.querySelector('#message').value, document.querySelector('#words-part').open, document.querySelector('#made').hidden, sessionStorage.getItem('fairpact:created')].join()"); got != "shapley.v1,ann\nbob,60,The & of <us>,Two\nlines,true,true," {
 				t.Errorf("the new form holds %q, want the terms of the void deal and no dead invitations", got)
 			}
 			p.enter("#create", "\r")

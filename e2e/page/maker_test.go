@@ -21,6 +21,7 @@ func TestMakerFindsAndCancelsItsDeals(t *testing.T) {
 		p.until("the form is there", "document.querySelector('#kinds input:checked')")
 		p.enter("#names", "Ann\rBen")
 		p.enter("#items", "car\rboat")
+		p.set("#title", "<b>Car</b> or boat")
 		p.click("#act-once")
 		p.enter("#create", "\r")
 		p.until("the deal is made", "!document.querySelector('#made').hidden")
@@ -31,6 +32,9 @@ func TestMakerFindsAndCancelsItsDeals(t *testing.T) {
 		other.accessible("deals of this device phone light")
 		seat, err := url.Parse(eval[string](other, "document.querySelector('#mine a').href"))
 		e2e.Must(t, err)
+		if named := other.text("#mine a"); named != "<b>Car</b> or boat" {
+			t.Errorf("the deal is listed as %q, want its title", named)
+		}
 		path := "/v1" + strings.Replace(seat.Path, "/d/", "/deals/", 1)
 		if a := c.Want(200, "GET", path, seat.Fragment, nil); a.Header.Get("Fairpact-Party") != "0" {
 			t.Errorf("the listed link is of party %s, want the maker's own seat", a.Header.Get("Fairpact-Party"))

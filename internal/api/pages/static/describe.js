@@ -11,7 +11,13 @@ const MOST_LISTED = 50;
 export function describe({ view, party, cautions }, page, chain, sealedFor) {
   const you = view.parties[party];
   byId('kicker').replaceChildren('You are ', element('strong', {}, name(you.label)));
-  byId('title').replaceChildren(...page.title(names(view.parties.map((p) => p.label), 4), view.algorithm_params, view.algorithm));
+  const subject = page.title(names(view.parties.map((p) => p.label), 4), view.algorithm_params, view.algorithm);
+  byId('title').replaceChildren(...(view.title ? [name(view.title)] : subject));
+  byId('subject').hidden = !view.title;
+  if (view.title) byId('subject').replaceChildren(...subject);
+  byId('words').hidden = !view.title && !view.message;
+  byId('message').textContent = view.message ?? '';
+  byId('writer').textContent = view.parties[0].label;
   byId('cautions').hidden = cautions.length === 0 || you.committed;
   byId('cautions').querySelector('ul').replaceChildren(...cautions.map((text) => element('li', {}, inWords(text, view))));
   showParties(view, party);

@@ -43,13 +43,16 @@ async function showPart() {
 const show = () => showPart().catch(() => { byId('new-problem').textContent = 'The connection is lost. Load the page again.'; });
 
 /** Enters the terms of an ended deal. Its invitations are dead, so this tab forgets them. */
-async function refill({ deal, algorithm, params, mode: who, retention, names: parties }) {
+async function refill({ deal, algorithm, params, mode: who, retention, title, message, names: parties }) {
   if (created.get()?.deal === deal) created.drop();
   made.drop(deal);
   again.drop();
   byId('names').value = parties.join('\n');
   for (const [list, value] of [['kinds', algorithm], ['modes', who]]) [...byId(list).querySelectorAll('input')].forEach((field) => { field.checked = field.value === value; });
   byId('retention').value = retention;
+  byId('title').value = title ?? '';
+  byId('message').value = message ?? '';
+  byId('words-part').open = Boolean(title || message);
   await show();
   part?.fill?.(params);
 }
@@ -96,6 +99,7 @@ async function declaration() {
   await showPart(); // the person may have chosen another algorithm just now
   const [commits, reveals] = ['commit-seconds', 'reveal-seconds'].map((id) => Number(byId(id).value));
   const body = { algorithm: kind(), party_labels: lines(byId('names')), algorithm_params: part.params(), mode: mode(), retention: byId('retention').value };
+  for (const id of ['title', 'message']) body[id] = byId(id).value.trim() || undefined;
   body.party_keys = partyKeys(body.party_labels);
   if (byId('act-once').checked) body.seals = 'required';
   const said = JSON.stringify([body, commits, reveals]);
@@ -116,9 +120,9 @@ async function make() {
   if (!answer.ok) throw new Error(problemOf(answer));
   const { deal_id: deal, invite_tokens: invites, warning } = answer.json;
   const texts = invites.slice(1).map((invite) => ({
-    label: invite.label, link: linkOf(deal, invite.token), text: invitation({ deal, algorithm, from: invites[0].label, invite, commitDeadline, revealDeadline, once: Boolean(body.seals) }),
+    label: invite.label, link: linkOf(deal, invite.token), text: invitation({ deal, algorithm, from: invites[0].label, invite, commitDeadline, revealDeadline, once: Boolean(body.seals), title: body.title, message: body.message }),
   }));
-  const offer = { deal, own: invites[0].token, warning, texts };
+  const offer = { deal, own: invites[0].token, warning, texts, title: body.title };
   made.set(deal, offer);
   created.set('', offer); // a reload of this tab shows them again
   showMade(offer);
@@ -188,7 +192,8 @@ const mine = [...new Set([...made.deals(), ...seats.deals()])];
 byId('mine').hidden = mine.length === 0;
 byId('mine').querySelector('ul').append(...mine.map((deal) => {
   const [seat, offer] = [seats.get(deal), made.get(deal)];
-  const link = element('a', { href: `/d/${encodeURIComponent(deal)}${seat || !offer ? '' : `#${offer.own}`}` }, seat ? name(seat.title) : ['A deal with ', ...names((offer?.texts ?? []).map(({ label }) => label), 4)]);
+  const title = seat?.title ?? offer?.title;
+  const link = element('a', { href: `/d/${encodeURIComponent(deal)}${seat || !offer ? '' : `#${offer.own}`}` }, title ? name(title) : ['A deal with ', ...names((offer?.texts ?? []).map(({ label }) => label), 4)]);
   const button = (words, act) => element('button', { type: 'button', class: 'copy', 'aria-label': `${words}: ${isolated(link.textContent)}`, onclick: act }, words);
   const row = element('li', { class: 'actions' }, link, offer && button('Invitations', () => {
     created.set('', offer);

@@ -41,8 +41,8 @@ export async function showResult({ view, party, page, seat, own, consented, end 
 }
 
 /** Returns a link to a new deal with the same terms, which this party makes. The new deal has links of its own. */
-export const tryAgain = ({ deal_id: deal, algorithm, algorithm_params: params, mode, retention, parties, contents_deleted: deleted }, party) => deleted ? null : element('a', {
-  href: '/new', id: 'try-again', onclick: () => again.set('', { deal, algorithm, params, mode, retention, names: [parties[party], ...parties.filter((p) => p.index !== party)].map((p) => p.label) }),
+export const tryAgain = ({ deal_id: deal, algorithm, algorithm_params: params, mode, retention, title, message, parties, contents_deleted: deleted }, party) => deleted ? null : element('a', {
+  href: '/new', id: 'try-again', onclick: () => again.set('', { deal, algorithm, params, mode, retention, title, message, names: [parties[party], ...parties.filter((p) => p.index !== party)].map((p) => p.label) }),
 }, 'Try again with the same terms and new links');
 
 /** Returns who sees the inputs of an ended deal: 'all' parties; all after 'consent'; 'nobody'; or 'needless' if the result follows from the declared values. */
