@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-//go:embed bls.py closing.py jcs.py notes.py seats.py shape.py signatures.py timelock.py verdict.py verify.py algorithms/*.py
+//go:embed bls.py closing.py jcs.py notes.py receipt.py seats.py shape.py signatures.py timelock.py verdict.py verify.py algorithms/*.py
 var sources embed.FS
 
 // Each module may import those before it.
-var modules = []string{"jcs", "signatures", "bls", "verdict", "timelock", "seats", "shape", "notes", "closing", "verify"}
+var modules = []string{"jcs", "signatures", "bls", "verdict", "timelock", "seats", "shape", "notes", "closing", "receipt", "verify"}
 
 const head = `#!/usr/bin/env python3
 """Verifies a Fairpact certificate with nothing but Python's standard library.

@@ -13,6 +13,7 @@ import bls
 import closing
 import jcs
 import notes
+import receipt
 import seats
 import shape
 import signatures
@@ -546,6 +547,8 @@ def main(arguments=None):
                                      "1 something is false; 2 wrong usage or something unreadable; 4 consistent, but the issuer is unknown.")
     parser.add_argument("--certificate", metavar="FILE")
     parser.add_argument("--bundle", metavar="FILE", help="the answer of /v1/deals/{id}/bundle; nothing is fetched")
+    parser.add_argument("--receipt", metavar="FILE", help="receipt file of a timelock seal; with --certificate or --bundle, whether that contradicts it")
+    parser.add_argument("--relay", metavar="URL", default="https://api.drand.sh", help="fetch the round of --receipt here; its signature is verified")
     parser.add_argument("--policy", metavar="FILE", help="trust policy for a bundle's witnesses (c2sp.org/tlog-policy)")
     parser.add_argument("--tree-head", metavar="FILE")
     parser.add_argument("--keys", metavar="FILE", help="the key set: the answer of /v1/pubkeys (or of /v1/status)")
@@ -561,6 +564,8 @@ def main(arguments=None):
                         help="require that party N signed with this seat key; repeatable")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     given = parser.parse_args(arguments)
+    if given.receipt:
+        return receipt_main(given)
     if bool(given.certificate) == bool(given.bundle):
         parser.error("give exactly one of --certificate and --bundle")
     if given.bundle:
@@ -593,6 +598,28 @@ def main(arguments=None):
         return EXIT_UNREADABLE
     issuer = base if keys and not (given.pubkey or given.keys or given.status) else "given"
     return show(verify(certificate, head, keys, inputs, params, dict(given.seat_key), openings, issuer), given.json)
+
+
+def receipt_main(given):
+    report = Report()
+    try:
+        file = read(given.receipt)
+        stated, chain = receipt.parsed(file), receipt.chain_of(file)
+        document = read(given.certificate or given.bundle, 34) if given.certificate or given.bundle else None
+        drawn = fetch("%s/%s/public/%d" % (given.relay.rstrip("/"), chain[0], stated["round"]))
+        signature = drawn.get("signature") if type(drawn) is dict else None
+        if type(signature) is not str or not re.fullmatch("[0-9a-f]{96}", signature):
+            raise jcs.Refused("the relay's answer has no signature of the round")
+    except (OSError, ValueError) as e:
+        print("verify: %s" % e, file=sys.stderr)
+        return EXIT_UNREADABLE
+    keys = given.pubkey or [k for k in [file.get("pubkey")] if type(k) is str]
+    receipt.check(report, file, keys, signature)
+    if document is not None:
+        report.add("certificate", receipt.contradiction(stated, document), "it does not contradict the receipt")
+    report.claims = [{"claim": "issued", "status": verdict.PROVEN if given.pubkey else verdict.OPEN,
+                      "detail": "by a key that you gave" if given.pubkey else "by a key that the file names; give the key of the deployment with --pubkey"}]
+    return show(report, given.json)
 
 
 def bundle_main(parser, given):

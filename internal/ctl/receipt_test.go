@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -82,6 +83,10 @@ func TestReceiptExposesAFalseFlaker(t *testing.T) {
 		var out, errs strings.Builder
 		if code := Main(t.Context(), args, nil, &out, &errs); code != row.code || !strings.Contains(out.String()+errs.String(), row.says) {
 			t.Errorf("%s: exit code %d with %s%s, want %d with %q", row.what, code, out.String(), errs.String(), row.code, row.says)
+		}
+		python := exec.Command("python3", append([]string{"../../e2e/verifier/verify.py", "--receipt", row.file, "--pubkey", key}, args[2:]...)...)
+		if said, err := python.CombinedOutput(); python.ProcessState.ExitCode() != row.code {
+			t.Errorf("%s: verify.py: %v with %s, want exit code %d", row.what, err, said, row.code)
 		}
 	}
 	var out, errs strings.Builder
