@@ -27,7 +27,7 @@ type Options[Q, A any] struct {
 	// but ends only with the group.
 	Run func(ctx context.Context, queries []Q) ([]A, error)
 	// Fits returns a function that reports for one query after another whether it joins the next
-	// run. The first query that does not join ends the selection.
+	// run. One that does not waits for a later run, which the query that has waited longest always joins.
 	Fits func() func(Q) bool
 	// Overlap returns how long the next run waits for the end of a run with these queries.
 	// If Overlap is nil, the runs of a group never overlap.
@@ -199,18 +199,18 @@ func (g *Group[Q, A]) take() (calls []*call[Q, A], queries []Q) {
 	if g.Fits != nil {
 		fits = g.Fits()
 	}
-	taken := 0
+	left := g.waiting[:0]
 	for _, one := range g.waiting {
-		if one.ctx.Err() == nil {
-			if !fits(one.query) && len(calls) > 0 {
-				break
-			}
+		switch {
+		case one.ctx.Err() != nil:
+		case fits(one.query) || len(calls) == 0:
 			calls, queries = append(calls, one), append(queries, one.query)
+		default:
+			left = append(left, one)
 		}
-		taken++
 	}
-	clear(g.waiting[:taken]) // for the garbage collector
-	g.waiting = g.waiting[taken:]
+	clear(g.waiting[len(left):]) // for the garbage collector
+	g.waiting = left
 	return calls, queries
 }
 

@@ -61,6 +61,16 @@ func (h *held) sizes() (sizes []int) {
 	return sizes
 }
 
+// oneBelow6 lets a run have at most one query below 6.
+func oneBelow6() func(int) bool {
+	taken := false
+	return func(n int) bool {
+		fits := n >= 6 || !taken
+		taken = taken || n < 6
+		return fits
+	}
+}
+
 func TestCallsThatWaitShareARun(t *testing.T) {
 	refused := errors.New("refused")
 	for what, c := range map[string]struct {
@@ -71,6 +81,7 @@ func TestCallsThatWaitShareARun(t *testing.T) {
 	}{
 		"no limit":               {Options[int, int]{}, nil, []int{1, 9}, nil},
 		"a limit":                {Options[int, int]{Fits: AtMost[int](4)}, nil, []int{1, 4, 4, 1}, nil},
+		"one of a kind":          {Options[int, int]{Fits: oneBelow6}, nil, []int{1, 5, 1, 1, 1, 1}, nil}, // 1 with 6 to 9, then 2 to 5
 		"a run fails":            {Options[int, int]{}, refused, []int{1, 9}, []int{1, 2, 3, 4, 5, 6, 7, 8, 9}},
 		"each query runs again":  {Options[int, int]{Again: func(err error) bool { return err == refused }}, refused, append([]int{1, 9}, slices.Repeat([]int{1}, 9)...), []int{4}},
 		"not after another kind": {Options[int, int]{Again: func(err error) bool { return err != refused }, Fits: AtMost[int](5)}, refused, []int{1, 5, 4}, []int{1, 2, 3, 4, 5}},
