@@ -126,6 +126,7 @@ type Snapshot struct {
 	RevealsClosedAt *int64
 	ComputedAt      *int64
 	Result          []byte
+	resultBytes     int // of the stored result
 	CertID          *string
 	Published       bool   // the certificate has a leaf in the log
 	LeafIndex       *int64 // nil: no leaf when the row was read; Published may become true later
@@ -189,16 +190,22 @@ func OneParty(party int) Selection { return Selection{first: party, last: party}
 // More reports whether s selects Sealed or AttestedBy.
 func (s Selection) More() bool { return s.inputs || s.attested }
 
-// Snapshot returns the current state of a deal, or ErrNotFound.
+// Snapshot returns the current state of a deal, or ErrNotFound. It reads a deal with a large result twice: only the
+// first read says how large the result is.
 func (s *Store) Snapshot(ctx context.Context, dealID string, selection Selection) (*Snapshot, error) {
-	query := snapshotOf{dealID, selection}
-	read := s.snapshots.do
+	query := snapshotOf{dealID, selection, SmallRead}
+	alone := func(bytes int) (*Snapshot, error) { return large(ctx, s, bytes, s.snapshots.run, query) }
+	var snapshot *Snapshot
+	var err error
 	if selection.bytes > 2*SmallRead { // with parties that use all of their estimate, and inputs
-		read = func(ctx context.Context, query snapshotOf) (*Snapshot, error) {
-			return large(ctx, s, selection.bytes, s.snapshots.run, query)
-		}
+		snapshot, err = alone(selection.bytes)
+	} else {
+		snapshot, err = s.snapshots.do(ctx, query)
 	}
-	snapshot, err := read(ctx, query)
+	if err == nil && snapshot != nil && snapshot.resultBytes > SmallRead {
+		query.result = snapshot.resultBytes // final, so the second read finds no longer one
+		snapshot, err = alone(selection.bytes + resultCopies*query.result)
+	}
 	if err == nil && snapshot == nil {
 		return nil, ErrNotFound
 	}
@@ -239,21 +246,25 @@ func (s *Store) Inputs(ctx context.Context, dealID string, parties int, each fun
 	return nil
 }
 
+const resultCopies = 3 // how many times a result is in memory while an answer is made of it
+
 type snapshotOf struct {
 	dealID string
 	want   Selection
+	result int // the most bytes of a result to read
 }
 
 func (s *Store) newSnapshots() *coalescer[snapshotOf, *Snapshot] {
 	c := &coalescer[snapshotOf, *Snapshot]{size: func(q snapshotOf) int { return q.want.bytes }, fill: fillTime}
 	c.run = reads(s, sql("snapshot"), func(calls []snapshotOf) []any {
 		deals, inputs, attested := make([]string, len(calls)), make([]bool, len(calls)), make([]bool, len(calls))
-		first, last := make([]int, len(calls)), make([]int, len(calls))
+		first, last, result := make([]int, len(calls)), make([]int, len(calls)), SmallRead
 		for i, q := range calls {
+			result = max(result, q.result)
 			deals[i], first[i], last[i] = q.dealID, q.want.first, q.want.last
 			inputs[i], attested[i] = q.want.inputs, q.want.attested
 		}
-		return []any{deals, first, last, inputs, attested, SmallRead}
+		return []any{deals, first, last, inputs, attested, SmallRead, result}
 	}, scanSnapshot)
 	return c.start(s.slots)
 }
@@ -266,7 +277,7 @@ func scanSnapshot(row pgx.CollectableRow, n *int, calls []snapshotOf) (*Snapshot
 	var sealTime *int64
 	var inputBytes *int
 	s := &Snapshot{}
-	err := row.Scan(n, &parties, &s.Phase, &s.CommitsClosedAt, &s.RevealsClosedAt, &s.ComputedAt, &s.Result, &s.VoidFlakers, &s.CertID, &s.LeafIndex, &s.CertifiedSize,
+	err := row.Scan(n, &parties, &s.Phase, &s.CommitsClosedAt, &s.RevealsClosedAt, &s.ComputedAt, &s.Result, &s.resultBytes, &s.VoidFlakers, &s.CertID, &s.LeafIndex, &s.CertifiedSize,
 		&s.Commits, &s.Reveals, &s.LastReveal, &s.NowMilli, &committed, &commitments, &revealed, &inputBytes, &s.Sealed, &attested, &sealTime, &s.Pending, &s.Opened)
 	if err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ func (s *Store) PublishTogether(all ...Publication) ([]bool, []error) {
 func (s *Store) SnapshotTogether(dealIDs []string, selections []Selection) ([]*Snapshot, []error) {
 	all := make([]snapshotOf, len(dealIDs))
 	for i, id := range dealIDs {
-		all[i] = snapshotOf{id, selections[i]}
+		all[i] = snapshotOf{id, selections[i], SmallRead}
 	}
 	return together(s.snapshots, all)
 }

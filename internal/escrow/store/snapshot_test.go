@@ -1,8 +1,10 @@
 package store_test
 
 import (
+	"bytes"
 	"context"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,6 +83,27 @@ func TestSnapshotHoldsTheWantedParts(t *testing.T) {
 	}
 	if done, err := f.Publish(t.Context(), store.Publication{CertID: *e.CertID, Signature: "s", LeafIndex: 0}); err != nil || !done || !f.current(t, d).Published {
 		t.Errorf("Publish = %v, %v; want true and a snapshot that is published", done, err)
+	}
+}
+
+// A large result is read only by a call that has a ticket for it, and not in the statements of small reads.
+func TestLargeResultsAreLargeReads(t *testing.T) {
+	f := newFixture(t)
+	d := f.create(t, nil)
+	result := []byte(`"` + strings.Repeat("x", 200<<10) + `"`)
+	f.exec(t, "UPDATE deals SET phase = 'COMPUTED', result = $2 WHERE deal_id = $1", d.DealID, result)
+	p, err := budget.NewWorker()
+	check(t, err)
+	ctx, call := p.Begin(t.Context(), "reader")
+	defer call.End()
+	if now, err := f.Snapshot(ctx, d.DealID, store.NoParties); err != nil || !bytes.Equal(now.Result, result) {
+		t.Fatalf("the snapshot has a result of %d bytes (%v), want %d", len(now.Result), err, len(result))
+	}
+	if n := p.Held(budget.Large); n < int64(len(result)) {
+		t.Errorf("the call holds %d bytes for a result of %d", n, len(result))
+	}
+	if all, _ := f.SnapshotTogether([]string{d.DealID}, []store.Selection{store.NoParties}); all[0].Result != nil {
+		t.Error("a statement of small reads returns a large result")
 	}
 }
 

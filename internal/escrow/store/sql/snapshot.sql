@@ -1,7 +1,9 @@
 -- Reads the current state of a group of deals. $1: deals. $2 and $3: the first and last party whose commitment and reveal are
 -- wanted. $4: whether the sealed inputs are wanted. $5: whether attested_by is wanted. $6: the most bytes of inputs of one deal to
--- return; for a deal with more, inputs is null. All columns of a deal are from the same moment. Returns each deal with the position of its query, counted from 1.
-SELECT w.n, d.parties, d.phase, d.commits_closed_at, d.reveals_closed_at, d.computed_at, d.result, d.void_flakers, d.cert_id,
+-- return; for a deal with more, inputs is null. $7: the most bytes of a result to return;
+-- a longer one is null. All columns of a deal are from the same moment. Returns each deal with the position of its query, counted from 1.
+SELECT w.n, d.parties, d.phase, d.commits_closed_at, d.reveals_closed_at, d.computed_at,
+       CASE WHEN octet_length(d.result) <= $7::bigint THEN d.result END, coalesce(octet_length(d.result), 0), d.void_flakers, d.cert_id,
        (SELECT c.leaf_index FROM certificates c WHERE c.cert_id = d.cert_id),
        coalesce((SELECT size FROM certified WHERE singleton), 0),
        (SELECT count(*) FROM commitments c WHERE c.deal_id = d.deal_id),
