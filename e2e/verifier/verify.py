@@ -5,7 +5,6 @@ import argparse
 import hashlib
 import json
 import re
-import struct
 import sys
 
 import algorithms
@@ -239,7 +238,7 @@ def verify_bundle(bundle, keys=None, policy=None, known=None, inputs=None, openi
         shown = (certificate["result"] or {}).get("beacon")
         shown = shown.get("chain_hash") if type(shown) is dict else None
         of = bundle["beacon"]["chain_hash"]
-        report.bound = chain_hash(bundle["beacon"]) == of
+        report.bound = closing.chain_hash(bundle["beacon"]) == of
         problem = None
         if of != shown:
             problem = "the bundle has the key of beacon chain %s, but the result was not drawn from that chain" % of
@@ -252,25 +251,7 @@ def verify_bundle(bundle, keys=None, policy=None, known=None, inputs=None, openi
     return report.judge(certificate)
 
 
-QUICKNET = ("52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971",
-            "83cf0f2896adee7eb8b5f01fcad3912212c437e0073e911fb90022d3e760183c8c4b450b6a0a6c3ac6a5776a2d106451"
-            "0d1fec758c921cc22b0e17e63aaf4bcb5ed66304de9cf809bd274ca73bab4af5a6e9c76a4bc09e76eae8991ef5ece45a")
-QUICKNET_SEED = "f477d5c89f21a17c863a7f937c6a6d15859414d2be09cd448d4279af331c5d3e"
-
-
-def chain_hash(chain):
-    """Returns drand's hash of a chain, or None if a value is missing or impossible. Quicknet's seed and id are known."""
-    known = {"genesis_seed": QUICKNET_SEED, "beacon_id": "quicknet"}
-    if chain["chain_hash"] == QUICKNET[0] and not set(known) & set(chain):
-        chain = {**chain, **known}
-    try:
-        key, seed, name = bytes.fromhex(chain["public_key"]), bytes.fromhex(chain["genesis_seed"]), chain["beacon_id"].encode()
-        if len(key) != 96 or chain["public_key"] != key.hex() or chain["period"] < 1 or chain["genesis_time"] < 0:
-            return None
-        numbers = struct.pack(">IQ", chain["period"], chain["genesis_time"])
-    except (KeyError, ValueError, struct.error):
-        return None
-    return hashlib.sha256(numbers + key + seed + (b"" if name == b"default" else name)).hexdigest()
+QUICKNET = closing.QUICKNET
 
 
 def check_beacon(report, result, chain):
@@ -564,6 +545,8 @@ def main(arguments=None):
                         help="require that party N signed with this seat key; repeatable")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     given = parser.parse_args(arguments)
+    if given.receipt and given.certificate and given.bundle:
+        parser.error("--receipt takes only one of --certificate and --bundle")
     if given.receipt:
         return receipt_main(given)
     if bool(given.certificate) == bool(given.bundle):

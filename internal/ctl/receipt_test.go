@@ -14,6 +14,7 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 	"github.com/fairpact/fairpact/internal/rules/timelock"
 	"github.com/fairpact/fairpact/internal/signing"
 )
@@ -87,6 +88,35 @@ func TestReceiptExposesAFalseFlaker(t *testing.T) {
 		python := exec.Command("python3", append([]string{"../../e2e/verifier/verify.py", "--receipt", row.file, "--pubkey", key}, args[2:]...)...)
 		if said, err := python.CombinedOutput(); python.ProcessState.ExitCode() != row.code {
 			t.Errorf("%s: verify.py: %v with %s, want exit code %d", row.what, err, said, row.code)
+		}
+	}
+	// A party must not prove an opening by a key of its own for drand quicknet, nor by values that have another hash.
+	forged := map[string]func(*receiptFile){
+		"quicknet with another key": func(f *receiptFile) {
+			f.Development.Hash = drand.Quicknet().Hash
+			f.Receipt.Text = strings.Replace(f.Receipt.Text, chain.Hash, f.Development.Hash, 1)
+		},
+		"another genesis": func(f *receiptFile) { f.Development.Genesis-- },
+	}
+	for what, change := range forged {
+		text, err := os.ReadFile(good)
+		ok(t, err)
+		var file receiptFile
+		ok(t, json.Unmarshal(text, &file))
+		change(&file)
+		file.Receipt.Signature, err = signer.Sign([]byte(file.Receipt.Text))
+		ok(t, err)
+		text, err = json.Marshal(file)
+		ok(t, err)
+		path := filepath.Join(dir, "forged")
+		ok(t, os.WriteFile(path, text, 0o600))
+		args := []string{path, "--relay", relay.URL, "--pubkey", key}
+		var out, errs strings.Builder
+		if code := Main(t.Context(), append([]string{"receipt"}, args...), nil, &out, &errs); code == ExitOK {
+			t.Errorf("%s: accepted: %s", what, out.String())
+		}
+		if said, err := exec.Command("python3", append([]string{"../../e2e/verifier/verify.py", "--receipt"}, args...)...).CombinedOutput(); err == nil {
+			t.Errorf("%s: verify.py accepts it: %s", what, said)
 		}
 	}
 	var out, errs strings.Builder
