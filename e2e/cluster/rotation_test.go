@@ -66,7 +66,7 @@ func startRotation(t *testing.T, c *cluster) {
 // rotated runs deals before and after the new key begins to sign. Before that, rotated makes two
 // mistakes of an operator. `fairpactctl signing-keys close` must refuse to close the key that still signs.
 // `fairpactctl signing-keys check` must report that deadline-worker has the former key set. The last
-// roll-out replaces the former key set.
+// rollout replaces the former key set.
 func rotated(t *testing.T, c *cluster) {
 	var keys struct {
 		Keys []struct {

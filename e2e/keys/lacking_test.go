@@ -11,7 +11,7 @@ import (
 
 // A new key begins to sign while one process lacks the new key set. In the first rotation this
 // process is a deal-api, and in the second rotation the log-server. Meanwhile some certificates wait
-// or are signed with the old key, but no verification returns a wrong verdict. The roll-out of the
+// or are signed with the old key, but no verification returns a wrong verdict. The rollout of the
 // key set to the process ends the fault.
 func TestProcessWithoutTheKeySet(t *testing.T) {
 	t.Parallel()
@@ -55,7 +55,7 @@ func TestProcessWithoutTheKeySet(t *testing.T) {
 	k.RollOut(e2e.SecondAPI)
 	for _, deal := range []*e2e.CreatedDeal{old, d, through} {
 		if !lacks.Verify(certID(deal)).Valid || !has.Verify(certID(deal)).Valid {
-			t.Errorf("a deal-api reports the certificate of deal %s as not valid after the roll-out", deal.ID)
+			t.Errorf("a deal-api reports the certificate of deal %s as not valid after the rollout", deal.ID)
 		}
 	}
 

@@ -151,7 +151,7 @@ func TestStolenKeys(t *testing.T) {
 	back := time.Now()
 	b.RollOut()
 	b.w.Converged()
-	t.Logf("all waiting certificates were issued %s after the roll-out began", time.Since(back).Round(100*time.Millisecond))
+	t.Logf("all waiting certificates were issued %s after the rollout began", time.Since(back).Round(100*time.Millisecond))
 	b.good(before, oldKey)
 	b.good(overtaken, newKey)
 	b.good(waiting, newKey)

@@ -62,7 +62,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	}
 	r.Keys(0, "rotate", "--to", newURI, "--in", (4*roll + 4*e2e.KeyMargin).String())
 	r.RollOut()
-	// If the roll-out took too long, postpone the rotation and roll out again.
+	// If the rollout took too long, postpone the rotation and roll out again.
 	for i := time.Duration(8); time.Until(r.SignsFrom()) < 2*e2e.KeyMargin; i *= 2 {
 		r.Keys(0, "rotate", "--to", newURI, "--in", (i*roll + 4*e2e.KeyMargin).String())
 		r.RollOut()

@@ -85,7 +85,7 @@ func TestRotationBlocksStopAtTheFirstFailure(t *testing.T) {
 }
 
 // The shell block of secrets.md that rotates the append secret can run again after it stopped in
-// the middle. During each roll-out, log-server accepts the append secret of every caller, restarted
+// the middle. During each rollout, log-server accepts the append secret of every caller, restarted
 // or not. At the end, the Kubernetes Secret contains only a new append secret.
 func TestRotationBlockOfTheAppendSecretIsRepeatable(t *testing.T) {
 	t.Parallel()
@@ -93,7 +93,7 @@ func TestRotationBlockOfTheAppendSecretIsRepeatable(t *testing.T) {
 	cluster := newFakeCluster(t, old)
 	block := rotationBlock(t, "Append secret", "")
 	if out, err := cluster.run(block, "FAIL=rollout status"); err == nil || strings.Contains(out, "done") {
-		t.Errorf("the block continues after a failed roll-out:\n%s", out)
+		t.Errorf("the block continues after a failed rollout:\n%s", out)
 	}
 	if out, err := cluster.run(block, "FAIL="); err != nil || !strings.HasSuffix(out, "done\n") {
 		t.Fatalf("run the block: %v\n%s", err, out)
@@ -108,7 +108,7 @@ func TestRotationBlockOfTheAppendSecretIsRepeatable(t *testing.T) {
 	for i := 1; i < len(steps); i++ {
 		before, after := strings.Split(steps[i-1], "\n"), strings.Split(steps[i], "\n")
 		if !slices.Contains(before, after[0]) || !slices.Contains(after, before[0]) {
-			t.Errorf("step %d: %q follows %q: during the roll-out some processes refuse what the others send", i, after, before)
+			t.Errorf("step %d: %q follows %q: during the rollout some processes refuse what the others send", i, after, before)
 		}
 	}
 	if last := steps[len(steps)-1]; !regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString(last) {

@@ -57,7 +57,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 	ann.enter("#names", "Ann")
 	ann.enter("#items", "car\rboat\rpiano")
 	for _, wrong := range []struct{ keys, said string }{
-		{"", "Give 2 to 16 names, one a line. You gave 1."},
+		{"", "Give 2 to 16 names, one per line. You gave 1."},
 		{"\rAnn", "“Ann” is there twice: give each its own name."},
 	} {
 		ann.enter("#names", wrong.keys)

@@ -107,7 +107,7 @@ type signingKeysRotateCommand struct {
 	File     string        `required:"" placeholder:"FILE" help:"File with the present key set; '-' reads standard input."`
 	To       string        `required:"" placeholder:"URI" help:"URI of the new key, such as gcpkms://… or file://PATH."`
 	Pubkey   string        `placeholder:"KEY" help:"${pubkey}"`
-	In       time.Duration `default:"1h" help:"Time from now until the new key signs. Finish the roll-out of the file some minutes earlier."`
+	In       time.Duration `default:"1h" help:"Time from now until the new key signs. Finish the rollout of the file some minutes earlier."`
 	Now      bool          `help:"For a stolen or lost key: the new key signs at once, and the old key is closed."`
 	BaseURL  string        `env:"FAIRPACT_URL" placeholder:"URL" help:"With --now: URL of the deployment, from which the command fetches the newest tree head."`
 	TreeSize *int64        `placeholder:"N" help:"With --now: the tree size at which to close the old key."`

@@ -220,7 +220,7 @@ func TestKeysCheck(t *testing.T) {
 		{"rotated", rotated, nil, 0, []string{"signed by the current key", "signing-keys close " + a}},
 		{"published as retired, and still signs", deployed(t, a, first, soon), nil, 0, []string{"signed by the retired key", "next: wait: " + a + " may sign until "}},
 		{"closed", deployed(t, b, second, after(`,"tree_size":2`)), nil, 0, []string{"next: nothing: one key signs"}},
-		{"half rolled out", deployed(t, a, first, before, after("")), nil, 1, []string{"FAIL replicas_agree", "wait until the roll-out is done"}},
+		{"half rolled out", deployed(t, a, first, before, after("")), nil, 1, []string{"FAIL replicas_agree", "wait until the rollout is done"}},
 		{"another file", rotated, file, 1, []string{"FAIL file_agrees", "correct what failed"}},
 		{"a status of a key that signs no more", deployed(t, a, second, after("")), nil, 1, []string{"FAIL status_agrees"}},
 		{"a status of another key", deployed(t, b, first, before), nil, 1, []string{"FAIL status_agrees"}},

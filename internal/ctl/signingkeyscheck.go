@@ -51,7 +51,7 @@ func (c signingKeysCheckCommand) Run(ctx context.Context, t *terminal) error {
 		return unreadable(err)
 	}
 	if list == nil {
-		return t.keysReport(report, "the replicas publish different key sets: wait until the roll-out is done and check again. If the key sets still differ, find the processes that lack the right key set: run this check with --file and --database-url, which lists them")
+		return t.keysReport(report, "the replicas publish different key sets: wait until the rollout is done and check again. If the key sets still differ, find the processes that lack the right key set: run this check with --file and --database-url, which lists them")
 	}
 	if c.DatabaseURL != "" && file != nil {
 		report.Add(checked("closed_keys", in.beyond(ctx, file), "no closed key signed a certificate or a tree head beyond the key's tree size"))

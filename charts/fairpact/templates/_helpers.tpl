@@ -152,7 +152,7 @@ yes
 {{- if .Values.maintenance.readOnly }}none{{ else if .Values.dev.enabled }}startup{{ else }}{{ .Values.migration.mode }}{{ end -}}
 {{- end }}
 
-{{/* Maximum number of connections to Postgres during a roll-out of all three workloads: the sum and its terms. During a roll-out each workload has replicas (or maxReplicas) plus maxSurge pods. */}}
+{{/* Maximum number of connections to Postgres during a rollout of all three workloads: the sum and its terms. During a rollout each workload has replicas (or maxReplicas) plus maxSurge pods. */}}
 {{- define "fairpact.connections" -}}
 {{- $sum := 0 }}{{ $terms := list }}
 {{- range $c := list "deal-api" "log-server" "deadline-worker" }}

@@ -61,7 +61,7 @@ async function refill({ deal, algorithm, params, mode: who, retention, title, me
 function checkLists() {
   const { min_parties: least, max_parties: most } = algorithmOf(kind());
   const names = lines(byId('names'));
-  byId('names').setCustomValidity(names.length < least || names.length > most ? `Give ${least} to ${most} names, one a line. You gave ${names.length}.` : repeated(names));
+  byId('names').setCustomValidity(names.length < least || names.length > most ? `Give ${least} to ${most} names, one per line. You gave ${names.length}.` : repeated(names));
   part?.check?.();
 }
 
