@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# release-verifiers.sh VERSION: packs the verifiers into bin/verifiers (an npm package and a wheel), installs both and
+# release-verifiers.sh VERSION [URL]: packs the verifiers into bin/verifiers (an npm package and a wheel), installs both and
 # fairpactctl in empty folders, and requires the exit codes of /protocol, section 9.2, on bundles of e2e/testdata:
-# 0 good, 1 forged, 2 unreadable, 4 of an unknown issuer. Nothing is fetched. It needs node, npm and python3 with venv.
-#   hack/release-verifiers.sh v1.2.3
+# 0 good, 1 forged, 2 unreadable, 4 of an unknown issuer. With URL, a running deployment, also on a deal that it plays there.
+# Nothing else is fetched. It needs node, npm and python3 with venv.
+#   hack/release-verifiers.sh v1.2.3 http://127.0.0.1:8080
 set -euo pipefail
 cd "$(dirname "$0")/.."
-version=${1:?the version, such as v1.2.3}
+version=${1:?the version, such as v1.2.3} url=${2:-}
 out=$PWD/bin/verifiers work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 rm -rf "$out"
@@ -42,3 +43,22 @@ PY
 done
 echo '{"bundle_version": 1.5}' > unreadable.json
 check unreadable 2 unreadable.json
+[ -n "$url" ] || exit 0
+
+ctl=go/fairpactctl
+echo '{"items": ["car", "boat"]}' > params.json
+echo '{"valuations": {"car": 70, "boat": 30}}' > 0.json
+echo '{"valuations": {"car": 40, "boat": 60}}' > 1.json
+$ctl deal create --base-url "$url" --algorithm split.v1 --mode open --label ann --label bob --params params.json --out deal.json > said
+for party in 0 1; do
+  $ctl seal $party.json --out $party.sealed > said
+  $ctl deal commit $party.sealed --state deal.json --party $party > said
+done
+for party in 0 1; do $ctl deal reveal $party.sealed --state deal.json --party $party > said; done
+$ctl deal certificate --state deal.json --party 1 --out played.json > said
+key=$(curl -sS "$url/v1/status" | python3 -c 'import json, sys; print(json.load(sys.stdin)["pubkey"])')
+check "a deal of $url" 0 played.json --pubkey "$key"
+check "the same without a key" 4 played.json
+sed 's/"label":"ann"/"label":"eve"/' played.json > forged.json
+! cmp -s played.json forged.json || { echo "nothing was forged"; exit 1; }
+check "the same, forged" 1 forged.json --pubkey "$key"

@@ -129,6 +129,7 @@ func TestRefusedCreations(t *testing.T) {
 		{"INVALID_PARAMS", changed(split(), "party_labels", []string{"ann", "b\x00b"}), "party_labels[1]"},
 		{"INVALID_PARAMS", changed(split(), "algorithm_params", e2e.Body{"items": []any{"car", 7}}), "items[1]"},
 		{"INVALID_PARAMS", changed(draw, "algorithm_params", e2e.Body{"beacon_round": 0}), "beacon_round"},
+		{"INVALID_PARAMS", changed(draw, "algorithm_params", e2e.Body{}), fmt.Sprintf("give %d, the first round after reveal_deadline", e2e.BeaconChain(t).RoundAt(draw["reveal_deadline"].(int64))+1)},
 		{"INVALID_PARAMS", changed(shapley(), "algorithm_params", coalitions("bob,ann", 1)), `must be "ann,bob"`},
 	} {
 		if a := c.Refused(400, row.code, "POST", "/v1/deals", key, row.sent); !strings.Contains(a.ErrorText(), row.names) {

@@ -162,6 +162,9 @@ func (s *Service) declare(p Principal, r Declared) (*Deal, []string, error) {
 	case r.RevealDeadline > now+deal.Longest:
 		return nil, nil, problem.New(problem.InvalidRequest, "reveal_deadline %d is more than a year away (now %d); send an earlier unix time in seconds", r.RevealDeadline, now)
 	}
+	if alg.NeedsBeacon && params["beacon_round"] == nil {
+		return nil, nil, problem.New(problem.InvalidParams, "algorithm_params.beacon_round is missing: give %d, the first round after reveal_deadline, or a later one", s.beacon.Chain().RoundAt(r.RevealDeadline)+1)
+	}
 	warnings, err := alg.CheckParams(r.Labels, params)
 	if err != nil {
 		return nil, nil, problem.New(problem.InvalidParams, "%s", err)

@@ -14,11 +14,11 @@ async function main() {
     },
   });
   if (positionals.length !== 1) throw new Error('give one file: fairpact-verify BUNDLE [--pubkey KEY]… [--policy FILE] [--opening FILE]… [--seat-key N=KEY]… [--json]');
-  const bundle = parse(readFileSync(positionals[0], 'utf8'), 34);
+  const bundle = parse(readFileSync(positionals[0], 'utf8'));
   if (!isBundle(bundle)) throw new Error(`${positionals[0]} is not a bundle: give the answer of GET /v1/deals/{id}/bundle`);
   const verdict = await verifyBundle({
     bundle, keys: values.pubkey.map((pubkey) => ({ pubkey })), policy: values.policy ? await parsePolicy(readFileSync(values.policy, 'utf8')) : null,
-    known: knownKeys(values['seat-key'].join('\n')), openings: values.opening.map((file) => parse(readFileSync(file, 'utf8'), 33)),
+    known: knownKeys(values['seat-key'].join('\n')), openings: values.opening.map((file) => parse(readFileSync(file, 'utf8'))),
   });
   const code = !verdict.valid ? 1 : verdict.claims[0].status === 'proven' ? 0 : 4;
   if (values.json) {

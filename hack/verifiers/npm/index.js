@@ -1,10 +1,11 @@
 // What a program imports. The modules in lib are those of Fairpact's web page.
 
 import * as bundles from './lib/bundle.js';
+import { parse as read } from './lib/jcs.js';
 import * as certificates from './lib/verify.js';
 
 export { isBundle } from './lib/bundle.js';
-export { canonical, parse } from './lib/jcs.js';
+export { canonical } from './lib/jcs.js';
 export { keysOf } from './lib/keys.js';
 export { parsePolicy } from './lib/notes.js';
 export { commitmentOf, seal } from './lib/seal.js';
@@ -18,6 +19,13 @@ export { roundOf, sealOpening } from './lib/timelock.js';
  * @typedef {{pubkey: string, state?: string, tree_size?: number, development?: boolean}} Key
  * @typedef {{deal_id: string, party: number, input: object, salt: string}} Opening
  */
+
+/**
+ * Reads JSON strictly: it refuses duplicate members and every number that is not an exact integer.
+ * @param {string} text
+ * @param {number} depth of nesting at most; a bundle has up to 34 levels
+ */
+export const parse = (text, depth = 34) => read(text, depth);
 
 /** @param {Check[]} checks */
 const judged = ({ checks, ...rest }) => ({ valid: certificates.valid(checks), checks, ...rest });
