@@ -25,7 +25,7 @@ async function main() {
     console.log(JSON.stringify(verdict, null, 2));
     return code;
   }
-  const printable = (text) => text.replace(/[^ -~]/g, (c) => `\\u{${c.codePointAt(0).toString(16)}}`); // strangers write labels
+  const printable = (text) => text.replace(/[^ -~’]/g, (c) => `\\u{${c.codePointAt(0).toString(16)}}`); // strangers write labels
   for (const { name, ok, detail } of verdict.checks) console.log(printable(`${ok ? 'OK  ' : 'FAIL'} ${name.padEnd(22)} ${detail}`));
   for (const { status, claim, detail } of verdict.claims) console.log(printable(`${status.padEnd(14)} ${claim.padEnd(8)} ${detail}`));
   console.log({ 0: 'valid', 1: 'NOT VALID', 4: 'CONSISTENT, ISSUER UNKNOWN' }[code]);
