@@ -176,7 +176,7 @@ func (s *Service) VerifySubmitted(ctx context.Context, document map[string]any, 
 		report.Add(verification.Check{Name: "stored", Detail: "forged or damaged: it is not the certificate that this service issued under this cert_id"})
 	}
 	if err := s.verifyDocument(ctx, &report, &answer, document, signed, c); err != nil { // the report may be incomplete, so its valid:false may be wrong
-		return SubmittedReport{}, problem.New(problem.Overloaded, "the certificate was not checked to the end; send the same request again in a few seconds").WithRetryAfter(2).WithCause(err)
+		return SubmittedReport{}, problem.New(problem.Overloaded, "the check was interrupted; send the same request again in a few seconds").WithRetryAfter(2).WithCause(err)
 	}
 	answer.Verification = Verification{CertID: cut(c.CertID), Valid: report.Valid, Outcome: certificate.Void, Checks: checksOf(report)}
 	claim := "outcome is VOID because the document does not have the form of a certificate"

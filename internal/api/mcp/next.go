@@ -46,7 +46,7 @@ func (n next) call() string {
 
 type fields = map[string]any
 
-// Values of the next steps. The texts in angle brackets stand for the agent's secrets and
+// Placeholders in the calls that NEXT blocks suggest. The texts in angle brackets stand for the agent's secrets and
 // for values that the server does not know.
 const (
 	yourToken      = "<INVITE_TOKEN>"

@@ -280,7 +280,7 @@ func (d Deal) Reveal(p Party, now int64) *problem.Error {
 	case d.Ended():
 		return d.ended(p)
 	case p.Revealed:
-		return problem.New(problem.AlreadyRevealed, "party %d has revealed; read the outcome with %s", p.Index, d.call(problem.ReadDeal))
+		return problem.New(problem.AlreadyRevealed, "party %d has revealed; read the deal with %s", p.Index, d.call(problem.ReadDeal))
 	case d.Phase == Committing && !p.Committed:
 		return problem.New(problem.CommitsMissing, "party %d has not committed; call %s before commit_deadline %d", p.Index, d.call(problem.Commit), d.CommitDeadline)
 	case d.Phase == Committing:
