@@ -142,7 +142,7 @@ func (s *Service) ProcessDeal(ctx context.Context, dealID string) (again time.Du
 			return time.Duration(wait) * time.Second, nil
 		}
 		now, err = s.endDeal(ctx, d, deal.Draw, nil)
-		if waitsForBeacon(err) && rules.SealTime != 0 && at < rules.DrawAt()+deal.DrawDelay { // the round may be a little late
+		if waitsForBeacon(err) && rules.DrawsAtOnce() && at < rules.DrawAt()+deal.DrawDelay { // the round may be a little late
 			d.drawAgain.Store(at + roundPause)
 			return roundPause * time.Second, nil
 		}

@@ -69,7 +69,7 @@ func (s *Service) HasCertificate(ctx context.Context, a Access) error {
 	return err
 }
 
-// errDrawable is the cause of CERT_NOT_READY from the beacon round's time until the worker draws, in a deal without seals.
+// errDrawable is the cause of CERT_NOT_READY from the beacon round's time until the worker draws, unless it draws at once (deal.Deal.DrawsAtOnce).
 var errDrawable = errors.New("the deal can be drawn")
 
 func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.Certificate, error) {
@@ -86,7 +86,7 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 	case rules.Random() && rules.AllRevealed() && now.Now >= *rules.RoundTime:
 		const published = "all have revealed and the beacon round is published"
 		left := rules.DrawAt() - now.Now
-		if rules.SealTime != 0 && left > -deal.DrawDelay && !s.options.ReadOnly {
+		if rules.DrawsAtOnce() && left > -deal.DrawDelay && !s.options.ReadOnly {
 			return nil, problem.New(problem.CertNotReady, published+"; the service draws now: call again in a few seconds, or draw with %s", a.call(problem.Draw)).WithRetryAfter(2)
 		}
 		if left > 0 && !s.options.ReadOnly {
@@ -156,7 +156,7 @@ type OwnInput struct {
 	Path  []string `json:"input_path,omitzero"` // nil if any party did not reveal: the certificate then has no input_root
 }
 
-// Bundle returns a deal's bundle for the calling party, or an error of Service.Certificate. With `whole`
+// Bundle returns a deal's bundle for the calling party or an audience (Access.Party is -1), or an error of Service.Certificate. With `whole`
 // it has Openings of any size.
 func (s *Service) Bundle(ctx context.Context, a Access, whole bool) (Bundle, error) {
 	if err := hold(ctx, a.deal.bundleBytes()); err != nil {
@@ -177,7 +177,11 @@ func (s *Service) Bundle(ctx context.Context, a Access, whole bool) (Bundle, err
 	if a.deal.ContentsDeleted {
 		return b, nil
 	}
-	now, err := s.store.Snapshot(ctx, a.deal.DealID, store.OneParty(a.party))
+	seen := store.NoParties
+	if a.party >= 0 {
+		seen = store.OneParty(a.party)
+	}
+	now, err := s.store.Snapshot(ctx, a.deal.DealID, seen)
 	if err == nil && now.SealTime != 0 {
 		err = s.addClosing(ctx, a.deal, &b)
 	}
@@ -197,7 +201,11 @@ func (s *Service) Bundle(ctx context.Context, a Access, whole bool) (Bundle, err
 // addInputs sets Own and Openings. `now` has the calling party.
 func (s *Service) addInputs(ctx context.Context, a Access, now *store.Snapshot, b *Bundle, whole bool) error {
 	switch {
-	case !partyStatus(now, a.party).Revealed:
+	case a.party < 0 && !a.deal.Random(): // an audience sees only the nonces of a draw
+		return nil
+	case a.party >= 0 && !partyStatus(now, a.party).Revealed:
+		return nil
+	case a.party < 0 && now.Reveals < len(a.deal.Labels):
 		return nil
 	case now.Reveals < len(a.deal.Labels):
 		b.Own = &OwnInput{Party: a.party}
@@ -243,6 +251,8 @@ func (s *Service) addInputs(ctx context.Context, a Access, now *store.Snapshot, 
 	if err != nil {
 		return err
 	}
-	b.Own = &OwnInput{a.party, tree.Path(a.party)}
+	if a.party >= 0 {
+		b.Own = &OwnInput{a.party, tree.Path(a.party)}
+	}
 	return nil
 }

@@ -183,6 +183,9 @@ func (s *Service) declare(p Principal, r Declared) (*Deal, []string, error) {
 		}
 		warnings = append(warnings, advice...)
 	}
+	if r.ActedBy != "" && (r.RoundTime == nil || *r.RoundTime <= r.RevealDeadline) {
+		return nil, nil, problem.New(problem.InvalidParams, "acted_by is %s, which only a draw takes (random.v1) whose beacon_round is published after reveal_deadline: otherwise the initiator alone could choose the result. Leave acted_by out, or take a later beacon_round", r.ActedBy)
+	}
 	if r.Seals != "" {
 		if _, err := s.sealRound(&r.Terms); err != nil {
 			return nil, nil, problem.New(problem.InvalidParams, "seals is %s, but %s", r.Seals, err)

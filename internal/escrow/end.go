@@ -93,7 +93,7 @@ func (s *Service) storeEnding(ctx context.Context, d *Deal, now *store.Snapshot,
 	// A draw by a party before DueAt has no lateness.
 	rules := s.rules(d, now)
 	at, ok := rules.DueAt()
-	if rules.SealTime != 0 && rules.AllRevealed() {
+	if rules.DrawsAtOnce() && rules.AllRevealed() {
 		at += deal.DrawDelay // a draw is late as without seals: the relays may be late
 	}
 	if ok && now.NowMilli >= at*1000 {
@@ -229,7 +229,7 @@ func (s *Service) certify(d *Deal, now *store.Snapshot, inputs *certificate.Inpu
 	}
 	p.Properties = certificate.Properties(certificate.Facts{
 		Algorithm: d.Algorithm, Retention: d.Retention, Void: void, Revealed: now.Reveals > 0 || void == certificate.Rejected, Declaration: digest,
-		SealRound: s.openedBy(d, now),
+		SealRound: s.openedBy(d, now), Organised: d.ActedBy != "",
 	})
 	for i, status := range now.Parts {
 		p.Parties[i] = certificate.Party{Index: i, Label: d.Labels[i], Commitment: status.Commitment, AttestedBy: d.attested(i, now.AttestedBy[i])}

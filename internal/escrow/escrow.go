@@ -22,6 +22,7 @@
 //	issue.go      signs the certificate, appends it to the log, publishes it
 //	openings.go   the inputs that parties may see, and a party's consent to show its own
 //	wait.go, certificate.go, verify.go    reads; check.go serves them
+//	public.go     what everybody reads of a deal with an audience
 //	reseal.go     what only the worker calls
 //	memory.go     what each call may hold in memory, granted before it reads
 //
@@ -133,7 +134,8 @@ type Service struct {
 	commitments *cache[seat, [32]byte]
 	seen        *cache[string, *store.Snapshot] // of all parties; of deals whose certificate is published, and of those with many parties
 	verified    *cache[hash, checked]
-	server      atomic.Value // the database server that filled the caches
+	public      *cache[string, shown] // what an audience reads
+	server      atomic.Value          // the database server that filled the caches
 	lastRound   atomic.Pointer[roundKey]
 	certified   atomic.Int64 // the largest tree size that the database is known to store as cosigned by a quorum of witnesses
 
@@ -155,9 +157,11 @@ type seat struct {
 const (
 	// Bytes of the caches. Their sum is in package budget (caches).
 	smallCache = 4 << 20
-	tokenCache = 12 << 20
-	dealCache  = 16 << 20
+	tokenCache = 8 << 20
+	dealCache  = 12 << 20
 	seenCache  = 8 << 20
+
+	publicCache = 8 << 20
 )
 
 // New returns a Service with empty caches.
@@ -176,6 +180,7 @@ func New(s *store.Store, secrets *sealing.Secrets, signer Signer, keys *signing.
 		commitments: newCache[seat, [32]byte](smallCache),
 		seen:        newCache[string, *store.Snapshot](seenCache),
 		verified:    newCache[hash, checked](smallCache),
+		public:      newCache[string, shown](publicCache),
 
 		contradicted: expirable.NewLRU[string, contradiction](1<<14, nil, contradictedFor),
 	}
@@ -210,6 +215,7 @@ func (s *Service) forget() {
 	s.deals.Purge()
 	s.commitments.Purge()
 	s.seen.Purge()
+	s.public.Purge()
 	s.certified.Store(0)
 }
 

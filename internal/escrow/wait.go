@@ -113,7 +113,7 @@ func pause(ctx context.Context, d *Deal, waiter *waiting.Waiter, known store.Pro
 // error's RetryAfter if the deal waits for its draw.
 //
 // Each try first calls prepare, if that is not nil, and fails with its error. If prepare is nil, the
-// wait also ends once the caller can draw, unless the deal has seals: otherwise the worker draws only later.
+// wait also ends once the caller can draw, unless the service draws at once (deal.Deal.DrawsAtOnce).
 func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, prepare func() error) (Issued, error) {
 	if w.For <= 0 {
 		return s.tryCertificate(ctx, a, prepare)

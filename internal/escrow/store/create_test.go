@@ -25,7 +25,7 @@ func TestCreationsOfOneGroup(t *testing.T) {
 			case 3:
 				d.SeatKeys = make([]*string, len(d.Labels))
 				d.SeatKeys[1] = ptr("ed25519:" + d.DealID)
-				d.Title = "title of " + d.DealID
+				d.Title, d.Audience, d.ActedBy = "title of "+d.DealID, "public", "initiator"
 			case 2:
 				random(d)
 				d.Message = "message of\n" + d.DealID
@@ -49,7 +49,7 @@ func TestCreationsOfOneGroup(t *testing.T) {
 				t.Errorf("deal %d: got %+v, %v; want OK %v and a time from %d on", i, created[i], errs[i], inTime, before)
 			}
 			got, err := f.Declaration(t.Context(), d.DealID)
-			if (err == nil) != inTime || inTime && (len(got.Labels) != len(d.Labels) || !reflect.DeepEqual(got.SeatKeys, d.SeatKeys) || got.Title != d.Title || got.Message != d.Message || got.CreatedAt != created[i].Now || (got.ChainHash == nil) != (d.ChainHash == nil)) {
+			if (err == nil) != inTime || inTime && (len(got.Labels) != len(d.Labels) || !reflect.DeepEqual(got.SeatKeys, d.SeatKeys) || got.Title != d.Title || got.Audience != d.Audience || got.ActedBy != d.ActedBy || got.Message != d.Message || got.CreatedAt != created[i].Now || (got.ChainHash == nil) != (d.ChainHash == nil)) {
 				t.Errorf("deal %d: Declaration = %+v, %v; want %+v, stored: %v", i, got, err, d.Declaration, inTime)
 			}
 			for p, token := range d.TokenHashes {

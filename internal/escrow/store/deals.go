@@ -64,7 +64,7 @@ func creationColumns(deals []NewDeal) []any {
 	var commitBy, revealBy, lifetimes []int64
 	var chains, keys []*string
 	var rounds, times []*int64
-	var seals, titles, messages []*string
+	var seals, titles, messages, audiences, actors []*string
 	for _, d := range deals {
 		scope, body, response, lifetime := d.Replay.columns()
 		ids, owners, algorithms, params = append(ids, d.DealID), append(owners, d.OwnerHash), append(algorithms, d.Algorithm), append(params, d.Params)
@@ -75,13 +75,14 @@ func creationColumns(deals []NewDeal) []any {
 		secrets, seals = append(secrets, d.Replay.secret()), append(seals, optional(d.Seals))
 		limits = append(limits, d.InputLimit)
 		titles, messages = append(titles, optional(d.Title)), append(messages, optional(d.Message))
+		audiences, actors = append(audiences, optional(d.Audience)), append(actors, optional(d.ActedBy))
 		for i, label := range d.Labels {
 			seatDeals, seats, labels, tokens = append(seatDeals, d.DealID), append(seats, i), append(labels, label), append(tokens, d.TokenHashes[i])
 			keys = append(keys, d.SeatKey(i))
 		}
 	}
 	return []any{ids, owners, algorithms, params, modes, retentions, counts, commitBy, revealBy, chains, rounds, times,
-		scopes, bodies, responses, lifetimes, seatDeals, seats, labels, tokens, keys, secrets, seals, limits, titles, messages}
+		scopes, bodies, responses, lifetimes, seatDeals, seats, labels, tokens, keys, secrets, seals, limits, titles, messages, audiences, actors}
 }
 
 func optional(text string) *string {
@@ -110,7 +111,7 @@ func (s *Store) Declaration(ctx context.Context, dealID string) (*Declaration, e
 func (s *Store) declaration(ctx context.Context, dealID string, most int) (_ *Declaration, bytes int, _ error) {
 	d := &Declaration{DealID: dealID}
 	err := s.pool.QueryRow(ctx, sql("declaration"), dealID, most).Scan(&bytes, &d.OwnerHash, &d.Algorithm, &d.Params, &d.Mode, &d.Retention, &d.CommitDeadline,
-		&d.RevealDeadline, &d.CreatedAt, &d.ChainHash, &d.BeaconRound, &d.RoundTime, &d.Seals, &d.InputLimit, &d.Title, &d.Message, &d.Labels, &d.SeatKeys)
+		&d.RevealDeadline, &d.CreatedAt, &d.ChainHash, &d.BeaconRound, &d.RoundTime, &d.Seals, &d.InputLimit, &d.Title, &d.Message, &d.Audience, &d.ActedBy, &d.Labels, &d.SeatKeys)
 	if err != nil {
 		return nil, 0, translate(err)
 	}

@@ -127,13 +127,15 @@ func TestListingsOfADraw(t *testing.T) {
 		at(-deal.DrawDelay, -deal.DrawDelay)
 		f.lists(t, "complete, the draw is due", d, true, false)
 	}
-	f.exec(t, "UPDATE deals SET seal_time = 1 WHERE deal_id = $1", d.DealID)
-	at(3600, -3600)
-	f.lists(t, "with seals, the round is not published yet", d, false, false)
-	at(2, -3600)
-	f.lists(t, "with seals, the round is due within the horizon", d, true, false)
-	at(-1, -3600)
-	f.lists(t, "with seals, the round has just been published: nobody is waited for", d, true, false)
+	for what, set := range map[string]string{"with seals": "seal_time = 1, audience = NULL", "with an audience": "seal_time = NULL, audience = 'public'"} {
+		f.exec(t, "UPDATE deals SET "+set+" WHERE deal_id = $1", d.DealID)
+		at(3600, -3600)
+		f.lists(t, what+", the round is not published yet", d, false, false)
+		at(2, -3600)
+		f.lists(t, what+", the round is due within the horizon", d, true, false)
+		at(-1, -3600)
+		f.lists(t, what+", the round has just been published: nobody is waited for", d, true, false)
+	}
 }
 
 func TestListingsAreLimited(t *testing.T) {

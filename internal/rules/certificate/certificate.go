@@ -114,7 +114,11 @@ type Facts struct {
 	Revealed    bool   // at least one party has revealed
 	Declaration string // digest of the declaration, from DeclarationDigest
 	SealRound   int64  // the beacon round that opened at least one input; 0: none
+	Organised   bool   // the deal declares that the initiator acts for all parties (deal.ActedByInitiator)
 }
+
+// ActedByInitiator is the property of a certificate whose deal declares that the initiator acts for all parties.
+const ActedByInitiator = "acted-by-initiator"
 
 // OpenedByTimelock begins the property of a certificate with inputs that came from timelock seals. The
 // number of the beacon round follows.
@@ -139,6 +143,9 @@ func Properties(f Facts) (flags []string) {
 	}
 	if f.SealRound > 0 {
 		flags = append(flags, fmt.Sprintf("%s%d", OpenedByTimelock, f.SealRound))
+	}
+	if f.Organised {
+		flags = append(flags, ActedByInitiator)
 	}
 	if f.Retention == "purge" && f.Revealed {
 		flags = append(flags, "inputs-purged")

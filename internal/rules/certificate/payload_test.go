@@ -106,13 +106,14 @@ func TestProperties(t *testing.T) {
 		facts Facts
 		want  string
 	}{
-		{Facts{"split.v1", "standard", "", true, "0d", 0}, "inputs-committed-before-reveal deterministic-recomputable declaration-sha256:0d logged"},
-		{Facts{"shapley.v1", "purge", "", true, "0d", 0}, "inputs-committed-before-reveal deterministic-recomputable inputs-purged declaration-sha256:0d logged"},
-		{Facts{"random.v1", "purge", "", true, "0d", 0}, "inputs-committed-before-reveal deterministic-recomputable beacon-verified inputs-purged declaration-sha256:0d logged"},
-		{Facts{"random.v1", "standard", MissedReveal, true, "0d", 0}, "inputs-committed-before-reveal void:missed-reveal declaration-sha256:0d logged"},
-		{Facts{"split.v1", "purge", MissedCommit, false, "0d", 0}, "void:missed-commit declaration-sha256:0d logged"},
-		{Facts{"split.v1", "standard", "", true, "0d", 77}, "inputs-committed-before-reveal deterministic-recomputable opened-by-timelock:77 declaration-sha256:0d logged"},
-		{Facts{"shapley.v1", "purge", Rejected, true, "0d", 0}, "inputs-committed-before-reveal void:rejected inputs-purged declaration-sha256:0d logged"},
+		{Facts{"split.v1", "standard", "", true, "0d", 0, false}, "inputs-committed-before-reveal deterministic-recomputable declaration-sha256:0d logged"},
+		{Facts{"shapley.v1", "purge", "", true, "0d", 0, false}, "inputs-committed-before-reveal deterministic-recomputable inputs-purged declaration-sha256:0d logged"},
+		{Facts{"random.v1", "purge", "", true, "0d", 0, false}, "inputs-committed-before-reveal deterministic-recomputable beacon-verified inputs-purged declaration-sha256:0d logged"},
+		{Facts{"random.v1", "standard", MissedReveal, true, "0d", 0, false}, "inputs-committed-before-reveal void:missed-reveal declaration-sha256:0d logged"},
+		{Facts{"split.v1", "purge", MissedCommit, false, "0d", 0, false}, "void:missed-commit declaration-sha256:0d logged"},
+		{Facts{"split.v1", "standard", "", true, "0d", 77, false}, "inputs-committed-before-reveal deterministic-recomputable opened-by-timelock:77 declaration-sha256:0d logged"},
+		{Facts{"random.v1", "standard", "", true, "0d", 0, true}, "inputs-committed-before-reveal deterministic-recomputable beacon-verified acted-by-initiator declaration-sha256:0d logged"},
+		{Facts{"shapley.v1", "purge", Rejected, true, "0d", 0, false}, "inputs-committed-before-reveal void:rejected inputs-purged declaration-sha256:0d logged"},
 	} {
 		if got := strings.Join(Properties(row.facts), " "); got != row.want {
 			t.Errorf("properties of %+v: %s, want %s", row.facts, got, row.want)

@@ -51,8 +51,7 @@ const (
 // States lists all states.
 var States = []State{Open, Committing, Revealing, Computed, Certified, Void, Expired, Cancelled}
 
-// DrawDelay is how many seconds deadline-worker waits before it draws, so that a party can draw first. It
-// does not wait if a commitment has brought a seal: then some party does not come back.
+// DrawDelay is how many seconds deadline-worker waits before it draws, so that a party can draw first (Deal.DrawsAtOnce).
 const DrawDelay = 60
 
 // Longest is the maximum number of seconds from the creation of a deal to its reveal deadline, and
@@ -70,6 +69,8 @@ type Terms struct {
 	CommitDeadline int64
 	RevealDeadline int64
 	Seals          string  // SealsRequired, or "": a commitment may come with or without a seal
+	Audience       string  // AudiencePublic, or "": only the parties see the deal
+	ActedBy        string  // ActedByInitiator, or "": each party acts for itself
 	Title          string  // what the deal is about, in the initiator's words; "": none. Package ops applies the rules Title and Message
 	Message        string  // what the initiator says to the other parties; "": nothing
 	ChainHash      *string // the beacon chain; nil unless the algorithm is random.v1 or seals are required
@@ -79,6 +80,12 @@ type Terms struct {
 
 // SealsRequired is Terms.Seals of a deal that takes no commitment without a seal.
 const SealsRequired = "required"
+
+// AudiencePublic is Terms.Audience of a deal that everybody who knows its id may read, without its inputs.
+const AudiencePublic = "public"
+
+// ActedByInitiator is Terms.ActedBy of a draw in which the initiator acts for every party. Its randomness comes from the beacon alone.
+const ActedByInitiator = "initiator"
 
 // SeatKey returns a party's declared key, or nil.
 func (t *Terms) SeatKey(party int) *string {
@@ -116,7 +123,7 @@ func (t *Terms) Canonical() ([]byte, error) {
 		"algorithm": t.Algorithm, "algorithm_params": params, "beacon_chain": chain, "commit_deadline": t.CommitDeadline, "mode": t.Mode,
 		"party_keys": keys, "party_labels": labels, "retention": t.Retention, "reveal_deadline": t.RevealDeadline,
 	}
-	for name, value := range map[string]string{"seals": t.Seals, "title": t.Title, "message": t.Message} {
+	for name, value := range map[string]string{"seals": t.Seals, "audience": t.Audience, "acted_by": t.ActedBy, "title": t.Title, "message": t.Message} {
 		if value != "" {
 			members[name] = value
 		}
@@ -229,11 +236,15 @@ func (d Deal) LookAt(now int64) (int64, bool) {
 // DrawAt returns when deadline-worker draws the result of a random.v1 deal that no party has drawn.
 func (d Deal) DrawAt() int64 {
 	from := max(d.LastReveal, *d.RoundTime)
-	if d.SealTime != 0 {
+	if d.DrawsAtOnce() {
 		return from
 	}
 	return addSaturating(from, DrawDelay)
 }
+
+// DrawsAtOnce reports whether the service draws as soon as the beacon round is out: a party with a seal does not
+// come back, and an audience waits.
+func (d Deal) DrawsAtOnce() bool { return d.SealTime != 0 || d.Audience != "" }
 
 // ExpiresAt returns when a deal ends as EXPIRED because no draw has succeeded, or because its seals
 // are not opened.

@@ -117,6 +117,9 @@ func TestDrawTimes(t *testing.T) {
 		if d.SealTime = 100; d.DrawAt() != row.draw-DrawDelay {
 			t.Errorf("round at %d, with seals: DrawAt %d, want %d", row.round, d.DrawAt(), row.draw-DrawDelay)
 		}
+		if d.SealTime, d.Audience = 0, AudiencePublic; d.DrawAt() != row.draw-DrawDelay {
+			t.Errorf("round at %d, with an audience: DrawAt %d, want %d", row.round, d.DrawAt(), row.draw-DrawDelay)
+		}
 	}
 }
 

@@ -166,6 +166,7 @@ var (
 	ReadInputs      = Op{"read inputs", "GET", "/v1/deals/{id}/inputs", ""}
 	ReadSeals       = Op{"read seals", "GET", "/v1/deals/{id}/seals", ""}
 	Disclose        = Op{"disclose", "POST", "/v1/deals/{id}/disclose", ""}
+	ReadPublic      = Op{"read public deal", "GET", "/v1/public/{id}", ""}
 	Verify          = Op{"verify", "GET", "/v1/verify/{cert_id}", "verify_certificate"}
 	VerifySubmitted = Op{"verify a document", "POST", "/v1/verify", "verify_certificate"}
 	ReadStatus      = Op{"read status", "GET", "/v1/status", ""}
@@ -177,7 +178,7 @@ var (
 // Ops lists the operations.
 var Ops = []Op{
 	CreateKey, ListAlgorithms, CreateDeal, ReadDeal, ReadDeclaration, Commit, Reveal, Draw, Cancel, ReadCertificate,
-	ReadBundle, ReadInputs, ReadSeals, Disclose, Verify, VerifySubmitted, ReadStatus, ReadKeys, ReadBeacon, ReadOpenAPI,
+	ReadBundle, ReadInputs, ReadSeals, Disclose, ReadPublic, Verify, VerifySubmitted, ReadStatus, ReadKeys, ReadBeacon, ReadOpenAPI,
 }
 
 // Call is an operation that an error text names. DealID is empty if the operation needs no

@@ -6,21 +6,22 @@
 -- Parties: $17 deals, $18 party indexes, $19 labels, $20 token hashes, $21 seat keys.
 -- Fingerprints of the server secrets that the calls used: $22. If another secret is in force, the statement stores nothing.
 -- $23: what each deal declares about seals (null: nothing). $24: maximum size of each deal's inputs in bytes. $25 and $26: titles
--- and messages (null: none).
+-- and messages, $27 and $28: audiences and who acts (null: none).
 -- Returns for each deal: the time, whether it was created, and whether another server secret is in force.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 secret AS MATERIALIZED (SELECT ((SELECT fingerprint FROM server_secret WHERE singleton) = ALL ($22::bytea[])) IS NOT FALSE AS writes),
 wanted AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::bytea[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::int[], $8::bigint[], $9::bigint[],
-            $10::text[], $11::bigint[], $12::bigint[], $13::bytea[], $14::bytea[], $15::bytea[], $16::bigint[], $23::text[], $24::int[], $25::text[], $26::text[])
+            $10::text[], $11::bigint[], $12::bigint[], $13::bytea[], $14::bytea[], $15::bytea[], $16::bigint[], $23::text[], $24::int[], $25::text[], $26::text[],
+            $27::text[], $28::text[])
         WITH ORDINALITY AS w (deal_id, owner_hash, algorithm, params, mode, retention, parties, commit_deadline, reveal_deadline,
-            chain_hash, beacon_round, round_time, scope, body, response, lifetime, seals, input_limit, title, message, n)
+            chain_hash, beacon_round, round_time, scope, body, response, lifetime, seals, input_limit, title, message, audience, acted_by, n)
 ),
 created AS (
     INSERT INTO deals (deal_id, owner_hash, algorithm, params, mode, retention, parties,
-                       commit_deadline, reveal_deadline, created_at, chain_hash, beacon_round, round_time, seals, input_limit, title, message, phase)
+                       commit_deadline, reveal_deadline, created_at, chain_hash, beacon_round, round_time, seals, input_limit, title, message, audience, acted_by, phase)
     SELECT deal_id, owner_hash, algorithm, params, mode, retention, parties,
-           commit_deadline, reveal_deadline, now, chain_hash, beacon_round, round_time, seals, input_limit, title, message, 'COMMITTING'
+           commit_deadline, reveal_deadline, now, chain_hash, beacon_round, round_time, seals, input_limit, title, message, audience, acted_by, 'COMMITTING'
     FROM wanted, clock WHERE now < commit_deadline AND (SELECT writes FROM secret)
     RETURNING deal_id
 ),

@@ -2,6 +2,7 @@
 -- first column is the approximate size. The last column is null if no party has a seat key.
 SELECT s.bytes, d.owner_hash, d.algorithm, CASE WHEN s.bytes <= $2::bigint THEN d.params END, d.mode, d.retention, d.commit_deadline, d.reveal_deadline, d.created_at,
        d.chain_hash, d.beacon_round, d.round_time, coalesce(d.seals, ''), d.input_limit, coalesce(d.title, ''), coalesce(d.message, ''),
+       coalesce(d.audience, ''), coalesce(d.acted_by, ''),
        p.labels, CASE WHEN p.keyed > 0 THEN p.seat_keys END
 FROM deals d
 CROSS JOIN LATERAL (SELECT octet_length(d.params) + 300 * d.parties + coalesce(octet_length(d.title), 0) + coalesce(octet_length(d.message), 0) AS bytes OFFSET 0) AS s
