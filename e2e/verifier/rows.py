@@ -64,11 +64,12 @@ def proof(certificate, head, cosigned=True, time=1700000000):
     return "\n".join(["c2sp.org/tlog-proof@v1", "index %d" % of["leaf_index"]] + rows) + "\n\n" + text + "\n" + lines
 
 
-def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, signed=True, void=None, revealed=True, chain=QUICKNET, closed=None, declared=None, sealed_for=None, pinned=False, texts=None):
+def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, signed=True, void=None, revealed=True, chain=QUICKNET, closed=None, declared=None, sealed_for=None, pinned=False, texts=None, acted=False):
     """Returns the bundle of a deal that has ended. result: the certified result; None: the true one. void: the reason.
 
     chain: hash of the beacon chain. closed: when the reveals closed, by default in time. declared: labels in the declaration, if others.
-    sealed_for: the round that opened inputs, of a deal whose commit_deadline is SEALED_BY. pinned: whether the deal declares the chain. texts: title and message.
+    sealed_for: the round that opened inputs, of a deal whose commit_deadline is SEALED_BY. pinned: whether the deal declares the chain. texts: title and message, audience and who acts.
+    acted: whether the certificate says that the initiator acted for all.
     """
     labels = LABELS[:len(sealed)]
     of = KNOWN[algorithm]
@@ -94,6 +95,7 @@ def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, si
     properties = ["inputs-committed-before-reveal", "deterministic-recomputable", "logged", "declaration-sha256:" + named]
     properties += ["beacon-verified"] if draws and void is None else []
     properties += [void] if void else []
+    properties += ["acted-by-initiator"] if acted else []
     properties += ["opened-by-timelock:%d" % sealed_for] if sealed_for else []
     root = "sha256:" + toys.tree([jcs.encode(s["input"]) + s["salt"].encode() for s in sealed]).hex()
     certificate, head = toys.issue({
@@ -245,6 +247,11 @@ def cases():
     yield "rows-titled", dict(given, bundle=dict(titled, openings=POINTS)), [P, P, P, P, O, P, N], all2
     renamed = dict(titled, openings=POINTS, declaration=dict(titled["declaration"], message="Hello \"Bob\",\n\nI\u202fsay e. \U0001f600"))
     yield "rows-titled-otherwise", dict(given, bundle=renamed, failed=["declaration"]), [P, P, P, F, O, O, N], all2
+    organised = {"audience": "public", "acted_by": "initiator"}
+    raffle = deal("random.v1", {"beacon_round": 12040883}, NONCES, signed=False, texts=organised, acted=True)
+    yield "rows-organised", dict(given, bundle=dict(raffle, openings=NONCES), parties={}), [P, P, P, N, O, P, P], [O, O, O]
+    hidden = deal("random.v1", {"beacon_round": 12040883}, NONCES, signed=False, texts=organised)
+    yield "rows-organised-unsaid", dict(given, bundle=dict(hidden, openings=NONCES), parties={}, failed=["declaration"]), [P, P, P, F, O, O, O], [O, O, O]
     quiet = dict(split, log_proof=proof(split["certificate"], split["tree_head"], cosigned=False))
     yield "rows-not-cosigned", dict(given, bundle=quiet, parties=two, failed=["witnesses"]), [P, P, F, P, O, O, N], all2
 

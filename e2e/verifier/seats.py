@@ -116,6 +116,8 @@ def check_declaration(report, declaration, certificate, times):
     elif any(declaration[name] != certificate[name] for name in ("algorithm", "mode", "retention")) or not (
             len(declaration["party_labels"]) == len(declaration["party_keys"]) == len(rows)):
         problem = "the declaration is of another deal: algorithm, mode, retention or the number of parties differ"
+    elif ("acted_by" in declaration) != (ACTED_BY_INITIATOR in certificate["properties"]):
+        problem = "declaration and certificate disagree on whether the initiator acted for all parties"
     else:
         for i, (row, label, key) in enumerate(zip(rows, declaration["party_labels"], declaration["party_keys"])):
             by = attested(row["attested_by"]) or {"declared": False, "key": None}
@@ -126,6 +128,9 @@ def check_declaration(report, declaration, certificate, times):
         report.late = None if problem else untimely(declaration, certificate, times)
         problem = problem or report.late
     report.add("declaration", problem, named or "")
+
+
+ACTED_BY_INITIATOR = "acted-by-initiator"
 
 
 def opened_by_seal(properties):

@@ -100,7 +100,7 @@ KEY_SET = record(keys=array(record(optional=("retired_at", "tree_size"), pubkey=
                                    state=one_of("current", "next", "retired"), retired_at=integer, tree_size=integer),
                            MOST_KEYS))
 DECLARATION = record(
-    optional=("seals", "title", "message"), seals=one_of("required"), title=string, message=string, algorithm=string, algorithm_params=thing, beacon_chain=nullable(HASH), commit_deadline=integer, mode=string,
+    optional=("seals", "audience", "acted_by", "title", "message"), seals=one_of("required"), audience=one_of("public"), acted_by=one_of("initiator"), title=string, message=string, algorithm=string, algorithm_params=thing, beacon_chain=nullable(HASH), commit_deadline=integer, mode=string,
     party_keys=array(nullable(string)), party_labels=array(string), retention=string, reveal_deadline=integer,
 )
 INPUTS = array(nullable(record(optional=("salt",), input=thing, salt=salt)))

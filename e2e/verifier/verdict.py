@@ -1,6 +1,7 @@
 """Says what the checks of a report prove: the seven claims of /protocol, section 9.2, always all and in this order."""
 
 import algorithms
+import seats
 
 PROVEN, OPEN, FALSE, NONE = "proven", "not proven", "false", "not applicable"
 
@@ -61,11 +62,13 @@ def cosigned(report, _):
     return (PROVEN, found[0]) if found else (OPEN, "log_proof is malformed")
 
 
-def agreed(report, _):
+def agreed(report, certificate):
     proven = sum(row["status"] == PROVEN for row in report.parties)
     words = "%d of %d parties signed with the seat key that you named" % (proven, len(report.parties))
     if proven == len(report.parties):
         return PROVEN, words
+    if seats.ACTED_BY_INITIATOR in certificate["properties"]:
+        return NONE, "the initiator acted for all parties, as the deal declares"
     return OPEN, words + "; name the seat keys that you know with --seat-key N=KEY"
 
 

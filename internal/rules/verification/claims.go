@@ -137,6 +137,9 @@ func (r *Report) standing(claim string, c *certificate.Certificate) (Status, str
 		if proven == len(r.seen.parties) {
 			return Proven, words
 		}
+		if slices.Contains(c.Properties, certificate.ActedByInitiator) {
+			return NotApplicable, "the initiator acted for all parties, as the deal declares"
+		}
 		return NotProven, words + "; name the seat keys that you know with --seat-key N=KEY"
 	case Fixed:
 		if r.seen.late != "" {

@@ -113,6 +113,8 @@ func (r *Report) declared(members, closing map[string]any, p certificate.Payload
 	case members["algorithm"] != p.Algorithm || members["mode"] != p.Mode || members["retention"] != p.Retention,
 		len(labels) != len(p.Parties) || len(keys) != len(p.Parties):
 		problem = "the declaration is of another deal: algorithm, mode, retention or the number of parties differ"
+	case (members["acted_by"] != nil) != slices.Contains(p.Properties, certificate.ActedByInitiator):
+		problem = "declaration and certificate disagree on whether the initiator acted for all parties"
 	default:
 		for i, party := range p.Parties {
 			by, _ := certificate.ParseAttestation(party.AttestedBy)

@@ -137,7 +137,7 @@ var (
 	declarationShape = record(map[string]rule{
 		"algorithm": text, "algorithm_params": object, "beacon_chain": nullable(hash), "commit_deadline": integer, "mode": text,
 		"party_keys": array(nullable(text)), "party_labels": array(text), "retention": text, "reveal_deadline": integer, "seals?": oneOf("required"),
-		"title?": text, "message?": text,
+		"audience?": oneOf("public"), "acted_by?": oneOf("initiator"), "title?": text, "message?": text,
 	})
 
 	// SPEC 2.7.

@@ -139,6 +139,8 @@ export async function addDeclaration(add, seen, declaration, certificate, times)
   else if (await digestOf(declaration) !== named) problem = 'the declaration is not the one that the certificate names';
   else if (['algorithm', 'mode', 'retention'].some((name) => declaration[name] !== certificate[name]) || labels.length !== rows.length || keys.length !== rows.length) {
     problem = 'the declaration is of another deal: algorithm, mode, retention or the number of parties differ';
+  } else if (('acted_by' in declaration) !== certificate.properties.includes('acted-by-initiator')) {
+    problem = 'declaration and certificate disagree on whether the initiator acted for all parties';
   } else {
     const other = rows.findIndex((row, i) => {
       const by = attested(row.attested_by);

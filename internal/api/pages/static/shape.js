@@ -75,9 +75,11 @@ const DECLARATION = record({
   retention: string,
   reveal_deadline: integer,
   seals: oneOf('required'),
+  audience: oneOf('public'),
+  acted_by: oneOf('initiator'),
   title: string,
   message: string,
-}, { optional: ['seals', 'title', 'message'] });
+}, { optional: ['seals', 'audience', 'acted_by', 'title', 'message'] });
 export const INPUTS = array(nullable(record(
   { input: object, salt: rule((v) => v === null || typeof v === 'string', 'is not a string') }, { optional: ['salt'] })));
 export const OPENING = record({ deal_id: string, party: integer, input: object, salt: rule((v) => v === null || typeof v === 'string', 'is not a string') }, { optional: ['salt'], extra: true });

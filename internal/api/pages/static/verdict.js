@@ -69,9 +69,10 @@ function cosigned({ checks, seen }) {
   return found ? [PROVEN, found.detail] : [OPEN, 'log_proof is malformed'];
 }
 
-function agreed({ seen: { parties } }) {
+function agreed({ seen: { parties }, certificate }) {
   const proven = parties.filter(({ status }) => status === PROVEN).length;
   const words = `${proven} of ${parties.length} parties signed with a key that you know`;
+  if (proven < parties.length && certificate.properties.includes('acted-by-initiator')) return [NONE, 'the initiator acted for all parties, as the deal declares'];
   return proven === parties.length ? [PROVEN, words] : [OPEN, `${words}; name the seat keys that you know`];
 }
 
