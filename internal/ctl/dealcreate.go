@@ -28,6 +28,7 @@ type createCommand struct {
 	Mode           string        `default:"sealed" help:"Who sees the inputs after the result. 'open': all parties, so each can recompute it. 'sealed': no party until all consent (a draw shows them anyway)."`
 	Retention      string        `default:"standard" help:"'standard': the deployment keeps the inputs. 'purge': the deployment deletes the inputs when the deal ends."`
 	RequireSeals   bool          `help:"Take only commitments with a timelock seal: every input opens by itself, so no absence makes the deal VOID. The reveal deadline must be some two minutes after the commit deadline."`
+	Public         bool          `help:"Let everybody who knows the deal_id read the deal and its result at /r/DEAL_ID, without the inputs."`
 	Title          string        `help:"What the deal is about, for the other parties: one line of at most 80 characters, without invisible ones."`
 	Message        string        `help:"A message to the other parties: at most 1,000 characters, on one line or several."`
 	deployment
@@ -98,13 +99,17 @@ func (c createCommand) create(ctx context.Context, client *httpclient.Client, ke
 	if c.RequireSeals {
 		seals = deal.SealsRequired
 	}
+	audience := ""
+	if c.Public {
+		audience = deal.AudiencePublic
+	}
 	var answer wire.Created
 	if err := client.PostInto(ctx, "/v1/deals", key, request{
-		c.Algorithm, c.Mode, c.Retention, c.Label, keys, c.CommitDeadline, c.RevealDeadline, params, seals, c.Title, c.Message,
+		c.Algorithm, c.Mode, c.Retention, c.Label, keys, c.CommitDeadline, c.RevealDeadline, params, seals, audience, "", c.Title, c.Message,
 	}, &answer); err != nil {
 		return s, made, err
 	}
-	return state{client.BaseURL(), answer.DealID, key, answer.Invites}, created{answer.DealID, answer.State, "", answer.Warning}, nil
+	return state{BaseURL: client.BaseURL(), DealID: answer.DealID, APIKey: key, Invites: answer.Invites}, created{answer.DealID, answer.State, "", answer.Warning}, nil
 }
 
 // request is the body of POST /v1/deals.
@@ -118,6 +123,8 @@ type request struct {
 	RevealDeadline int64          `json:"reveal_deadline"`
 	Params         map[string]any `json:"algorithm_params"`
 	Seals          string         `json:"seals,omitempty"`
+	Audience       string         `json:"audience,omitempty"`
+	ActedBy        string         `json:"acted_by,omitempty"`
 	Title          string         `json:"title,omitempty"`
 	Message        string         `json:"message,omitempty"`
 }
@@ -205,6 +212,6 @@ func (s state) invitation(ctx context.Context, i wire.Invite) (string, error) {
 	}
 	return invitation.Text(origin, invitation.Seat{
 		DealID: s.DealID, Algorithm: alg, From: view.Parties[0].Label, Party: i.Party, Label: i.Label, Token: i.Token,
-		CommitDeadline: view.CommitDeadline, RevealDeadline: view.RevealDeadline, OpensAt: opens, Title: view.Title, Message: view.Message,
+		CommitDeadline: view.CommitDeadline, RevealDeadline: view.RevealDeadline, OpensAt: opens, Title: view.Title, Message: view.Message, Public: view.Audience != "",
 	}), nil
 }

@@ -24,6 +24,7 @@ type Seat struct {
 	OpensAt        int64   // when the seals open, if the deal requires them; 0: parties open by hand
 	Title          string  // of the deal; empty: none, like Message
 	Message        string
+	Public         bool // everybody can see the deal
 }
 
 const (
@@ -77,7 +78,10 @@ func once(template string) string {
 	return strings.NewReplacer(byHand, byItself, revealLine, sealLine).Replace(template)
 }
 
-// words returns title and message with an empty line at their end, or nothing. Each line of the message has a
+// Public says that everybody can see the deal.
+const Public = "The deal is public: everybody who knows its address sees who takes part, the terms and the result.\n"
+
+// words returns title, message and Public with an empty line at their end, or nothing. Each line of the message has a
 // mark, so that no message looks like a part of the invitation. invite.js does the same.
 func (s Seat) words() (text string) {
 	if s.Title != "" {
@@ -85,6 +89,9 @@ func (s Seat) words() (text string) {
 	}
 	if s.Message != "" {
 		text += s.From + " writes:\n> " + strings.ReplaceAll(s.Message, "\n", "\n> ") + "\n"
+	}
+	if s.Public {
+		text += Public
 	}
 	if text != "" {
 		text += "\n"

@@ -118,7 +118,7 @@ func (c *call) invitations(d escrow.Declared, made escrow.Created) (all []string
 	for _, invite := range made.Invites[1:] {
 		seat := invitation.Seat{
 			DealID: made.DealID, Algorithm: alg, From: made.Invites[0].Label, Party: invite.Party, Label: invite.Label,
-			Token: invite.Token, CommitDeadline: made.CommitDeadline, RevealDeadline: made.RevealDeadline, Title: d.Title, Message: d.Message,
+			Token: invite.Token, CommitDeadline: made.CommitDeadline, RevealDeadline: made.RevealDeadline, Title: d.Title, Message: d.Message, Public: d.Audience != "",
 		}
 		if d.Seals != "" {
 			seat.OpensAt = c.Chain.RoundTime(timelock.RoundOf(c.Chain, made.CommitDeadline))

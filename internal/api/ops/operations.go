@@ -27,7 +27,7 @@ const maxDeclared = 1 << 15
 // Table lists the operations that Run serves.
 var Table = []Served{
 	CreateKey, CreateDeal, ReadDeal, ReadDeclaration, Commit, Reveal, Draw, Cancel,
-	ReadCertificate, ReadBundle, ReadInputs, ReadSeals, Disclose, Verify, VerifySubmitted, ReadBeacon,
+	ReadCertificate, ReadBundle, ReadInputs, ReadSeals, Disclose, ReadPublic, Verify, VerifySubmitted, ReadBeacon,
 }
 
 // none is the request of an operation without parameters.
@@ -162,6 +162,17 @@ var (
 		Parse:     body(Opening),
 		Do: func(ctx context.Context, s *Services, by Caller, o escrow.Opening, _ *escrow.Record) (escrow.Disclosed, error) {
 			return s.Escrow.Disclose(ctx, by.Access, o)
+		},
+	}
+
+	ReadPublic = &Endpoint[string, []byte]{
+		Operation: Operation{Op: problem.ReadPublic, Public: true, Cache: web.CachePublic},
+		Parse:     func(m *Message, _ map[string]any) (string, error) { return m.DealID() },
+		Do: func(ctx context.Context, s *Services, _ Caller, dealID string, _ *escrow.Record) ([]byte, error) {
+			return s.Escrow.Public(ctx, dealID, wire.PublicOf)
+		},
+		Has: func(ctx context.Context, s *Services, _ Caller, dealID string) error {
+			return s.Escrow.IsPublic(ctx, dealID)
 		},
 	}
 

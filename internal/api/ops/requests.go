@@ -76,11 +76,8 @@ func Declared(body map[string]any) (r escrow.Declared, err error) {
 			}
 		}
 	}
-	if m.Has("seals") {
-		if r.Seals = m.Text("seals", "`required`"); r.Seals != deal.SealsRequired {
-			m.Fail("seals is %.60q; it must be `required`, or left out", r.Seals)
-		}
-	}
+	r.Seals = only(m, "seals", deal.SealsRequired)
+	r.Audience, r.ActedBy = only(m, "audience", deal.AudiencePublic), only(m, "acted_by", deal.ActedByInitiator)
 	r.Title, r.Message = words(m, "title", deal.Title), words(m, "message", deal.Message)
 	r.CommitDeadline = m.Integer("commit_deadline", "an integer: unix seconds UTC, after now")
 	r.RevealDeadline = m.Integer("reveal_deadline", "an integer: unix seconds UTC, after commit_deadline")
@@ -89,8 +86,20 @@ func Declared(body map[string]any) (r escrow.Declared, err error) {
 		params = m.Object("algorithm_params", "an object")
 	}
 	r.Params = canon.Encode(params)
-	r.Unknown = m.Unknown("algorithm", "mode", "retention", "party_labels", "commit_deadline", "reveal_deadline", "algorithm_params", "party_keys", "seals", "title", "message")
+	r.Unknown = m.Unknown("algorithm", "mode", "retention", "party_labels", "commit_deadline", "reveal_deadline", "algorithm_params", "party_keys", "seals", "audience", "acted_by", "title", "message")
 	return r, Refused(m)
+}
+
+// only returns an optional member that has one value.
+func only(m *canon.Members, name, value string) string {
+	if !m.Has(name) {
+		return ""
+	}
+	given := m.Text(name, "`"+value+"`")
+	if given != value {
+		m.Fail("%s is %.60q; it must be `%s`, or left out", name, given, value)
+	}
+	return given
 }
 
 // words returns an optional text that must keep a rule of package deal.

@@ -167,7 +167,7 @@ func TestAnswerSchemasAreClosed(t *testing.T) {
 		}
 	}
 	slices.Sort(optional)
-	want := []string{"BeaconChain.beacon_id", "BeaconChain.genesis_seed", "Bundle.beacon", "Bundle.closing", "Bundle.declaration", "Bundle.log_proof", "Bundle.openings", "Bundle.own_input", "Bundle.own_input.input_path", "CommitAnswer.opens_at", "CommitAnswer.receipt", "DealCreated.warning", "DealDeclaration.seals", "DealView.contents_deleted", "DealView.message", "DealView.title", "Declaration.message", "Declaration.seals", "Declaration.title", "KeySet.keys.retired_at", "KeySet.keys.tree_size"}
+	want := []string{"BeaconChain.beacon_id", "BeaconChain.genesis_seed", "Bundle.beacon", "Bundle.closing", "Bundle.declaration", "Bundle.log_proof", "Bundle.openings", "Bundle.own_input", "Bundle.own_input.input_path", "CommitAnswer.opens_at", "CommitAnswer.receipt", "DealCreated.warning", "DealDeclaration.seals", "DealView.acted_by", "DealView.audience", "DealView.contents_deleted", "DealView.message", "DealView.title", "Declaration.acted_by", "Declaration.audience", "Declaration.message", "Declaration.seals", "Declaration.title", "KeySet.keys.retired_at", "KeySet.keys.tree_size"}
 	if !slices.Equal(optional, want) {
 		t.Errorf("optional members are %v, want %v", optional, want)
 	}

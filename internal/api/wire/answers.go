@@ -48,7 +48,7 @@ func ViewOf(v escrow.View) View {
 		Parties: make([]Party, len(v.Parts)), CommitDeadline: v.CommitDeadline, RevealDeadline: v.RevealDeadline, CreatedAt: v.CreatedAt,
 		CommitsClosedAt: v.CommitsClosedAt, RevealsClosedAt: v.RevealsClosedAt, ComputedAt: v.ComputedAt,
 		Result: v.Result, VoidFlakers: v.VoidFlakers, CertificateID: v.CertificateID,
-		ContentsDeleted: v.ContentsDeleted, Title: v.Title, Message: v.Message,
+		ContentsDeleted: v.ContentsDeleted, Audience: v.Audience, ActedBy: v.ActedBy, Title: v.Title, Message: v.Message,
 	}
 	for i, p := range v.Parts {
 		body.Parties[i] = Party{i, v.Labels[i], p.Commitment != nil, p.Commitment, p.Revealed}
@@ -86,6 +86,19 @@ func BundleOf(b escrow.Bundle) (body Bundle, err error) {
 	}
 	body.Certificate, err = Certificate(b.Issued)
 	return body, err
+}
+
+// PublicOf returns the JSON of what an audience sees. b is nil before the certificate is published.
+func PublicOf(v escrow.View, b *escrow.Bundle) ([]byte, error) {
+	body := Public{Deal: ViewOf(v)}
+	if b != nil {
+		bundle, err := BundleOf(*b)
+		if err != nil {
+			return nil, err
+		}
+		body.Bundle = &bundle
+	}
+	return web.Encode(body)
 }
 
 const commitmentScheme = "sha256: followed by the lower-case hex of SHA-256(RFC 8785 canonical JSON of the party input ‖ salt bytes). " +

@@ -80,6 +80,8 @@ type View struct {
 	VoidFlakers     []int           `json:"void_flakers"`
 	CertificateID   *string         `json:"certificate_id"`
 	ContentsDeleted bool            `json:"contents_deleted,omitempty"` // Params is `{}`
+	Audience        string          `json:"audience,omitempty"`
+	ActedBy         string          `json:"acted_by,omitempty"`
 	Title           string          `json:"title,omitempty"`
 	Message         string          `json:"message,omitempty"`
 }
@@ -105,6 +107,12 @@ type Bundle struct {
 	Closing     *Closing         `json:"closing,omitempty"`
 	Own         *escrow.OwnInput `json:"own_input,omitempty"`
 	Openings    []escrow.Opened  `json:"openings,omitempty"`
+}
+
+// Public is the body of GET /v1/public/{id}.
+type Public struct {
+	Deal   View    `json:"deal"`
+	Bundle *Bundle `json:"bundle"` // nil until the certificate is in the log, and if there is none
 }
 
 // Closing proves when the commitments of a deal with seals were fixed.
