@@ -46,6 +46,7 @@ require (
 	google.golang.org/protobuf v1.36.12
 	k8s.io/client-go v0.37.2
 	pgregory.net/rapid v1.3.0
+	rsc.io/qr v0.2.0
 	sigs.k8s.io/controller-runtime v0.25.2
 )
 

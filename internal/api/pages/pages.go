@@ -78,6 +78,8 @@ func Pages(d docs.Deployment) map[string]http.Handler {
 		"/reference":               page("reference.html"),
 		"/new":                     page("new.html"),
 		"/d/{deal_id}":             page("deal.html"),
+		"/r/{deal_id}":             page("result.html"),
+		"/r/{deal_id}/qr.svg":      web.Cached(web.CachePublic, qrCode(d.PublicURL)),
 		"/favicon.ico":             web.Cached(web.CachePublic, file("icon.svg", files["icon.svg"])),
 		"/assets/{version}/{file}": assets(files, version),
 	})
@@ -133,7 +135,7 @@ func algorithms() string {
 	return rows.String()
 }
 
-// facts returns the JSON that the pages /new and /d/{deal_id} embed.
+// facts returns the JSON that the pages /new, /d/{deal_id} and /r/{deal_id} embed.
 func facts(chain drand.Chain, publicURL string, files map[string][]byte) string {
 	type known struct {
 		ID          string          `json:"id"`

@@ -33,6 +33,7 @@ export function describe({ view, party, cautions }, page, chain, sealedFor) {
     ...fact('Algorithm', element('code', {}, view.algorithm)),
     ...(chain && drawTime(view) ? fact('Random value', round(view.algorithm_params.beacon_round, chain, 'chain')) : []),
     ...(sealedFor ? fact('What opens the seals', round(sealRound(view.commit_deadline), sealedFor, 'seal-chain'), sealedFor === QUICKNET.hash ? '' : '. Whoever runs it could open the seals at any time.') : []),
+    ...(view.audience ? fact('Who sees the deal', 'Everybody who has the address of ', element('a', { href: `/r/${view.deal_id}`, id: 'public-page' }, 'its public page'), ', but not the inputs.') : []),
     ...fact('Who sees the inputs', whoSees(view, about), ' The operator can read each input once it is opened.'),
     ...fact('Afterwards', view.contents_deleted ? 'the service has deleted the inputs and the terms. Its certificate stays.' : view.retention === 'purge' ? 'the service deletes all inputs when the deal ends.' : 'the service keeps the inputs, encrypted.'));
 }

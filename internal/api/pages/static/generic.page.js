@@ -8,7 +8,7 @@
 //   form(view, party)             the form for a party's input: {intro, fields, button, read(), doubts(), refresh()}. read returns
 //                                 the input, or focuses the wrong field and throws; doubts are lines that the person confirms; refresh may be missing
 //   own(view, input)              nodes that show the party its own input; without it there is nothing to review
-//   picture(view, party, inputs)  nodes that show the result; inputs are by party, null for unknown ones
+//   picture(view, party, inputs)  nodes that show the result; party is null for an audience; inputs are by party, null for unknown ones
 
 import { element } from './dom.js';
 import { algorithmOf } from './facts.js';

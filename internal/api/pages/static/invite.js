@@ -8,16 +8,18 @@ const utc = (seconds) => `${new Date(seconds * 1000).toUTCString().slice(0, 22)}
 
 export const linkOf = (deal, token) => `${address}/d/${deal}#${token}`;
 
-/** Returns title and message as package invitation writes them. */
-function wordsOf(from, title, message) {
-  const words = `${title ? `Title: ${title}\n` : ''}${message ? `${from} writes:\n> ${message.replaceAll('\n', '\n> ')}\n` : ''}`;
+const PUBLIC = 'The deal is public: everybody who knows its address sees who takes part, the terms and the result.\n';
+
+/** Returns title, message and PUBLIC as package invitation writes them. */
+function wordsOf(from, title, message, audience) {
+  const words = `${title ? `Title: ${title}\n` : ''}${message ? `${from} writes:\n> ${message.replaceAll('\n', '\n> ')}\n` : ''}${audience ? PUBLIC : ''}`;
   return words && `${words}\n`;
 }
 
-/** Returns the text for one party: {deal, algorithm, from, invite, commitDeadline, revealDeadline, once, title, message}. from: the initiator's label. once: the deal requires seals. */
-export function invitation({ deal, algorithm, from, invite, commitDeadline, revealDeadline, once, title, message }) {
+/** Returns the text for one party: {deal, algorithm, from, invite, commitDeadline, revealDeadline, once, title, message, audience}. from: the initiator's label. once: the deal requires seals. */
+export function invitation({ deal, algorithm, from, invite, commitDeadline, revealDeadline, once, title, message, audience }) {
   const values = {
-    base: address, deal_id: deal, algorithm: algorithm.id, purpose: algorithm.purpose, ready: algorithm.ready, from, words: wordsOf(from, title, message), label: invite.label, party: String(invite.party),
+    base: address, deal_id: deal, algorithm: algorithm.id, purpose: algorithm.purpose, ready: algorithm.ready, from, words: wordsOf(from, title, message, audience), label: invite.label, party: String(invite.party),
     token: invite.token, commit_by: utc(commitDeadline), reveal_by: utc(revealDeadline), opens_by: utc(sealTime(commitDeadline)), commit_deadline: String(commitDeadline), reveal_deadline: String(revealDeadline),
   };
   // All placeholders are replaced in one pass, because a label may contain a placeholder.

@@ -38,7 +38,7 @@ export const tokens = named(tab, 'fairpact:token:');
 const byDeal = (prefix) => ({ ...named(browser, prefix), deals: () => keysUnder(prefix).map((key) => key.slice(prefix.length)) });
 
 export const seats = byDeal('fairpact:seat:'); // the seats that have sealed on this device: {token, title}
-export const made = byDeal('fairpact:made:'); // the deals made on this device: {deal, own, warning, texts, title}
+export const made = byDeal('fairpact:made:'); // the deals made on this device: {deal, own, warning, texts, title, audience, raffle, watched}
 export const drafts = named(tab, 'fairpact:draft:');
 export const created = named(tab, 'fairpact:created'); // the deal whose invitations this tab shows
 export const again = named(tab, 'fairpact:again'); // the terms of an ended deal, for the next form

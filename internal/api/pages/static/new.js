@@ -9,8 +9,9 @@ import { keyProblem } from './p256.js';
 import { randomHex } from './seal.js';
 import { isolated, name, names } from './words.js';
 
-const LENGTHS = [[300, '5 minutes'], [900, '15 minutes'], [3600, '1 hour'], [86400, '1 day'], [3 * 86400, '3 days'], [7 * 86400, '1 week']];
+const LENGTHS = [[120, '2 minutes'], [300, '5 minutes'], [900, '15 minutes'], [3600, '1 hour'], [86400, '1 day'], [3 * 86400, '3 days'], [7 * 86400, '1 week']];
 
+const MOST_ORGANISED = 500; // names that the page acts for; fairpactctl deal raffle takes more
 const MOST_SHOWN = 100; // invitations on the page; the saved file has all
 
 const kind = () => document.querySelector('#kinds input:checked').value;
@@ -23,8 +24,8 @@ function offerKinds() {
   byId('kinds').append(...facts.algorithms.map((one, i) => element('label', { class: 'choice' },
     element('input', { type: 'radio', name: 'algorithm', value: one.id, checked: i === 0 }),
     element('span', {}, one.title, element('span', { class: 'hint' }, `${one.purpose}; ${one.min_parties} to ${one.max_parties} parties`)))));
-  for (const [id, preset] of [['commit-seconds', 86400], ['reveal-seconds', 86400]]) {
-    byId(id).append(...LENGTHS.map(([seconds, words]) => element('option', { value: String(seconds), selected: seconds === preset }, words)));
+  for (const [id, preset, first] of [['commit-seconds', 86400, 1], ['reveal-seconds', 86400, 1], ['draw-seconds', 900, 0]]) {
+    byId(id).append(...LENGTHS.slice(first).map(([seconds, words]) => element('option', { value: String(seconds), selected: seconds === preset }, words)));
   }
 }
 
@@ -37,7 +38,19 @@ async function showPart() {
   part = parts[id];
   const { needs_beacon: draws, may_reject: accepts } = algorithmOf(id);
   byId('modes').hidden = draws || accepts; // a draw shows its numbers in either mode, and Shapley shares follow from what is declared
+  byId('organise-part').hidden = !draws;
+  showOrganised();
   part.offer?.(lines(byId('names')));
+}
+
+/** Reports whether one organiser acts for all names. */
+const organised = () => byId('organise').checked && !byId('organise-part').hidden;
+
+function showOrganised() {
+  byId('draw-part').hidden = !organised();
+  document.querySelector('.by-parties').hidden = organised();
+  byId('part').hidden = organised();
+  byId('names-hint').textContent = organised() ? 'one name per line; a name may appear more than once' : 'one name per line; the first is you';
 }
 
 const show = () => showPart().catch(() => { byId('new-problem').textContent = 'The connection is lost. Load the page again.'; });
@@ -61,7 +74,8 @@ async function refill({ deal, algorithm, params, mode: who, retention, title, me
 function checkLists() {
   const { min_parties: least, max_parties: most } = algorithmOf(kind());
   const names = lines(byId('names'));
-  byId('names').setCustomValidity(names.length < least || names.length > most ? `Give ${least} to ${most} names, one per line. You gave ${names.length}.` : repeated(names));
+  const limit = organised() ? MOST_ORGANISED : most;
+  byId('names').setCustomValidity(names.length < least || names.length > limit ? `Give ${least} to ${limit} names, one per line. You gave ${names.length}.` : organised() ? '' : repeated(names));
   part?.check?.();
 }
 
@@ -97,11 +111,16 @@ async function withKey(send) {
 /** Returns {said, key, body} for the deal in the form. Deadlines are by the service's clock. If a creation got no answer and the form is unchanged, returns that creation again. */
 async function declaration() {
   await showPart(); // the person may have chosen another algorithm just now
-  const [commits, reveals] = ['commit-seconds', 'reveal-seconds'].map((id) => Number(byId(id).value));
+  const [first, then, whole] = ['commit-seconds', 'reveal-seconds', 'draw-seconds'].map((id) => Number(byId(id).value));
+  const [commits, reveals] = organised() ? [whole / 2, whole / 2] : [first, then];
   const body = { algorithm: kind(), party_labels: lines(byId('names')), algorithm_params: part.params(), mode: mode(), retention: byId('retention').value };
   for (const id of ['title', 'message']) body[id] = byId(id).value.trim() || undefined;
-  body.party_keys = partyKeys(body.party_labels);
-  if (byId('act-once').checked) body.seals = 'required';
+  if (organised()) Object.assign(body, { audience: 'public', acted_by: 'initiator', mode: 'open', retention: 'standard' });
+  else {
+    body.party_keys = partyKeys(body.party_labels);
+    if (byId('public').checked) body.audience = 'public';
+    if (byId('act-once').checked) body.seals = 'required';
+  }
   const said = JSON.stringify([body, commits, reveals]);
   if (unanswered?.said === said) return unanswered;
   const { date } = await call('GET', '/v1/status');
@@ -119,16 +138,34 @@ async function make() {
   const [algorithm, commitDeadline, revealDeadline] = [algorithmOf(body.algorithm), body.commit_deadline, body.reveal_deadline];
   if (!answer.ok) throw new Error(problemOf(answer));
   const { deal_id: deal, invite_tokens: invites, warning } = answer.json;
+  if (body.acted_by) return actForAll({ deal, title: body.title, own: invites[0].token, texts: [], raffle: { tokens: invites.map(({ token }) => token), seed: randomHex(32) } });
   const texts = invites.slice(1).map((invite) => ({
-    label: invite.label, link: linkOf(deal, invite.token), text: invitation({ deal, algorithm, from: invites[0].label, invite, commitDeadline, revealDeadline, once: Boolean(body.seals), title: body.title, message: body.message }),
+    label: invite.label, link: linkOf(deal, invite.token), text: invitation({ deal, algorithm, from: invites[0].label, invite, commitDeadline, revealDeadline, once: Boolean(body.seals), title: body.title, message: body.message, audience: body.audience }),
   }));
-  const offer = { deal, own: invites[0].token, warning, texts, title: body.title };
+  const offer = { deal, own: invites[0].token, warning, texts, title: body.title, audience: body.audience };
   made.set(deal, offer);
   created.set('', offer); // a reload of this tab shows them again
   showMade(offer);
 }
 
-function showMade({ deal, own, warning, texts }) {
+/** Acts for all parties of a raffle, then shows its public page. A closed tab can continue, because this browser keeps tokens and seed until all is opened. */
+async function actForAll(offer) {
+  made.set(offer.deal, offer);
+  byId('make').hidden = true;
+  byId('acting').hidden = false;
+  byId('acting-title').focus();
+  const { act } = await import('./raffle.js');
+  await act(offer.deal, offer.raffle, (done, all) => {
+    Object.assign(byId('acting-progress'), { max: all, value: done });
+    byId('acting-status').textContent = `${done < all / 2 ? 'Sealing' : 'Opening'}: ${Math.round(100 * done / all)} %`;
+  }, (trouble) => { if (trouble) byId('acting-status').textContent = trouble; });
+  made.set(offer.deal, { ...offer, raffle: undefined, watched: true });
+  location.assign(`/r/${encodeURIComponent(offer.deal)}`);
+}
+
+function showMade({ deal, own, warning, texts, audience }) {
+  byId('watch').hidden = !audience;
+  byId('watch-link').href = byId('watch-link').textContent = `${facts.public_url || location.origin}/r/${deal}`;
   byId('make').hidden = true;
   byId('made').hidden = false;
   if (!made.get(deal)) byId('kept').textContent = 'Save all invitations now: this browser keeps none.'; // its storage is off or full
@@ -182,6 +219,7 @@ byId('another').addEventListener('click', () => {
 });
 byId('create').addEventListener('click', checkLists);
 byId('kinds').addEventListener('change', show);
+byId('organise').addEventListener('change', showOrganised);
 byId('names').addEventListener('input', () => part?.offer?.(lines(byId('names'))));
 
 byId('keys-part').hidden = !facts.public_url; // a service without a public address takes no seat keys, and no seals
@@ -193,9 +231,9 @@ byId('mine').hidden = mine.length === 0;
 byId('mine').querySelector('ul').append(...mine.map((deal) => {
   const [seat, offer] = [seats.get(deal), made.get(deal)];
   const title = seat?.title ?? offer?.title;
-  const link = element('a', { href: `/d/${encodeURIComponent(deal)}${seat || !offer ? '' : `#${offer.own}`}` }, title ? name(title) : ['A deal with ', ...names((offer?.texts ?? []).map(({ label }) => label), 4)]);
+  const link = element('a', { href: offer?.watched || offer?.raffle ? `/r/${encodeURIComponent(deal)}` : `/d/${encodeURIComponent(deal)}${seat || !offer ? '' : `#${offer.own}`}` }, title ? name(title) : ['A deal with ', ...names((offer?.texts ?? []).map(({ label }) => label), 4)]);
   const button = (words, act) => element('button', { type: 'button', class: 'copy', 'aria-label': `${words}: ${isolated(link.textContent)}`, onclick: act }, words);
-  const row = element('li', { class: 'actions' }, link, offer && button('Invitations', () => {
+  const row = element('li', { class: 'actions' }, link, offer?.raffle ? button('Continue', () => actForAll(offer)) : offer && !offer.watched && button('Invitations', () => {
     created.set('', offer);
     location.reload();
   }), button('Forget', () => {

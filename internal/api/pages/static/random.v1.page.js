@@ -49,16 +49,16 @@ export async function picture(view, party, inputs) {
   const numbers = inputs.every(Boolean); // the page has the numbers of all parties
   const agrees = order[0] === winner && all[winner] === ticket && (!numbers || await nonceDigest(inputs) === digest);
   return [
-    element('p', { class: 'headline' }, winner === party ? element('strong', {}, 'You are drawn.') : [element('strong', {}, name(label)), ' is drawn.']),
-    winner === party ? null : element('p', { id: 'not-drawn' }, 'You were not drawn.'),
+    element('p', { class: 'headline', id: 'drawn' }, winner === party ? element('strong', {}, 'You are drawn.') : [element('strong', {}, name(label)), ' is drawn.']),
+    party === null || winner === party ? null : element('p', { id: 'not-drawn' }, 'You were not drawn.'),
     element('h2', {}, 'Why it is fair'),
-    element('p', {}, `Each party’s ticket follows from the numbers of all parties and from the public beacon’s value of ${localTime(drawTime(view))}, round ${beacon.round}. The lowest ticket wins.`,
+    element('p', {}, view.acted_by ? 'The organiser made the numbers of all, so chance comes from the beacon alone. ' : '', `Each party’s ticket follows from the numbers of all parties and from the public beacon’s value of ${localTime(drawTime(view))}, round ${beacon.round}. The lowest ticket wins.`,
       drawTime(view) > view.commits_closed_at ? ' By the times that the service states, all numbers were sealed before that value existed.' : ' That value was public before all had sealed: whoever opened last could know the winner first.',
       !agrees ? ' This page has computed other tickets: do not rely on this result.'
         : numbers ? ' This page has computed the tickets again from the numbers of all, and found the same winner.'
           : ' This page has computed the tickets again, but without the numbers of all: their digest is the operator’s word.'),
     element('table', { class: 'tickets' },
-      element('caption', {}, labels.length > shown.length ? `The first of ${labels.length} tickets, and yours` : 'The tickets, lowest first'),
+      element('caption', {}, labels.length > shown.length ? `The first of ${labels.length} tickets${party === null ? '' : ', and yours'}` : 'The tickets, lowest first'),
       element('thead', {}, element('tr', {}, ['Place', 'Party', 'Ticket'].map((head) => element('th', { scope: 'col' }, head)))),
       element('tbody', {}, shown.map((i) => element('tr', { class: i === party ? 'you' : null },
         element('td', {}, String(order.indexOf(i) + 1)), element('th', { scope: 'row' }, youOr(labels[i], i === party)),

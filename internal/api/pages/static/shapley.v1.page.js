@@ -131,7 +131,7 @@ export function picture(view, party) {
   const parts = sum > 0 && shares.every((share) => share.payout >= 0) ? percents(shares.map((share) => share.payout / sum)) : null; // of the whole
   const alone = coalitions(labels, view.algorithm_params.coalition_values);
   return [
-    element('p', { class: 'headline' }, 'You get ', element('strong', {}, String(shares[party].payout)), ` of ${sum}.`),
+    party === null ? null : element('p', { class: 'headline' }, 'You get ', element('strong', {}, String(shares[party].payout)), ` of ${sum}.`),
     element('ul', { class: 'shares' }, shares.map((share, i) => element('li', { class: share.party === party ? 'you' : null },
       element('span', { class: 'what' }, youOr(share.label, share.party === party)), bar(parts ? share.payout / sum : 0, share.party === party),
       element('span', { class: 'figure' }, parts ? `${parts[i]}: ` : '', share.share === String(share.payout) ? String(share.payout) : `${share.payout} (exactly ${share.share})`)))),

@@ -103,7 +103,7 @@ export function own({ algorithm_params: { items } }, input) {
 export function picture(view, party, inputs) {
   const labels = view.parties.map((p) => p.label);
   const { shares } = view.result;
-  const order = [party, ...labels.map((_, i) => i).filter((i) => i !== party)]; // the viewer first
+  const order = viewerFirst(labels, party);
   const things = view.algorithm_params.items.map((item) => {
     const parts = order.map((i) => shares[i].items.find((one) => one.item === item)?.share ?? '0');
     const figures = percents(parts.map(ratio));
@@ -111,10 +111,10 @@ export function picture(view, party, inputs) {
     return element('li', {}, element('span', { class: 'what' }, name(item)), divided(parts.map(ratio)), element('span', { class: 'figure' }, who.flatMap((one, i) => [i ? ', ' : '', one])));
   });
   return [
-    element('p', { class: 'headline' }, 'You get what is worth ', element('strong', {}, percent(shares[party].value_ppb / 1e9)), ' of everything to you.'),
-    wanted(view.algorithm_params.items, shares[party], inputs[party]),
+    party === null ? null : element('p', { class: 'headline' }, 'You get what is worth ', element('strong', {}, percent(shares[party].value_ppb / 1e9)), ' of everything to you.'),
+    party === null ? null : wanted(view.algorithm_params.items, shares[party], inputs[party]),
     element('ul', { class: 'shares things' }, things),
-    element('ul', {}, order.slice(1).map((i) => element('li', {}, 'What ', name(labels[i]), ` gets is worth ${percent(shares[i].value_ppb / 1e9)} of everything, by the points of `, name(labels[i]), '.'))),
+    element('ul', {}, order.slice(party === null ? 0 : 1).map((i) => element('li', {}, 'What ', name(labels[i]), ` gets is worth ${percent(shares[i].value_ppb / 1e9)} of everything, by the points of `, name(labels[i]), '.'))),
     shares.some(({ items }) => items.some(({ share: part }) => part !== '1')) ? element('p', {}, 'If you share a thing: take turns, sell it, or let one party keep it and pay the others for their parts.') : '',
     ...fairDivision(view, labels, party, inputs),
   ];
@@ -139,7 +139,7 @@ function fairDivision(view, labels, party, inputs) {
     : element('p', {}, `First, each party’s points are scaled to the same total. Then each thing is shared in proportion to the points that the parties gave it; a thing without points is shared equally. So each party with points gets at least ${percent(1 / labels.length)} of everything, by its own points.`);
   if (judges.length === 0) return [element('h2', {}, 'Why it is fair'), rule];
   const worthOf = (judge, owner) => shares[owner].items.reduce((sum, { item, share }) => sum + ratio(share) * (valuations(inputs[judge])[item] ?? 0), 0) / total(inputs[judge]);
-  const columns = [party, ...labels.map((_, i) => i).filter((i) => i !== party)];
+  const columns = viewerFirst(labels, party);
   return [
     element('h2', {}, 'Why it is fair'), rule,
     element('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'What each part is worth' }, element('table', { class: 'worths' },
@@ -159,6 +159,9 @@ const whatHappens = (items, parties) => (parties > 2
 
 /** Says what the result tells of the points of the others. */
 const givenAway = ({ length }) => (length <= 2 ? 'from a result on two things all points can be computed' : 'some points can be computed from the result: the fewer things, the more');
+
+/** Returns the indexes of the parties, that of the viewer first. party: null for an audience. */
+const viewerFirst = (labels, party) => [...(party === null ? [] : [party]), ...labels.map((_, i) => i).filter((i) => i !== party)];
 
 const valuations = (input) => input?.valuations ?? {};
 const total = (input) => Object.values(valuations(input)).reduce((sum, value) => sum + value, 0);
