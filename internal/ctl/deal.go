@@ -15,6 +15,7 @@ import (
 
 type dealCommands struct {
 	Create      createCommand      `cmd:"" help:"Create a deal and write its tokens to a state file."`
+	Raffle      raffleCommand      `cmd:"" help:"Draw from a list of names in public: act for every name, so that the beacon alone decides."`
 	Invite      inviteCommand      `cmd:"" help:"Write a state file or an invitation for one party."`
 	Join        joinCommand        `cmd:"" help:"Accept an invitation: check and commit an input, sealed so that it opens by itself."`
 	Commit      commitCommand      `cmd:"" help:"Send the commitment of a sealed file."`
@@ -34,6 +35,7 @@ type state struct {
 	DealID  string        `json:"deal_id"`
 	APIKey  string        `json:"api_key,omitempty"`
 	Invites []wire.Invite `json:"invite_tokens"`
+	Seed    string        `json:"seed,omitempty"` // of a raffle
 }
 
 func (s state) file() ([]byte, error) {

@@ -65,11 +65,19 @@ func New(baseURL string) (*Client, error) {
 		base: strings.TrimRight(u.String(), "/"),
 		http: &http.Client{
 			Timeout:       attemptTimeout,
+			Transport:     transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		wait: Pause,
 	}, nil
 }
+
+// transport keeps a connection for each of a few concurrent calls.
+var transport = func() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost = 16
+	return t
+}()
 
 // BaseURL returns the base URL without a trailing slash.
 func (c *Client) BaseURL() string { return c.base }

@@ -1,0 +1,153 @@
+package ctl
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fairpact/fairpact/internal/api/wire"
+	"github.com/fairpact/fairpact/internal/platform/httpclient"
+	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/deal"
+	"github.com/fairpact/fairpact/internal/rules/drand"
+	"github.com/fairpact/fairpact/internal/rules/problem"
+)
+
+// actsAtOnce is the most calls of a raffle under way.
+const actsAtOnce = 16
+
+type raffleCommand struct {
+	Names   string        `arg:"" help:"File with one name a line; a name may appear more than once; '-' reads standard input."`
+	Out     string        `required:"" placeholder:"FILE" help:"New state file, which only you can read. If it exists, the command continues its raffle."`
+	DrawIn  time.Duration `default:"1h" help:"Time until the draw, from now. Half of it is for commitments: allow 2 minutes and 20 ms a name."`
+	Title   string        `help:"What is drawn: one line of at most 80 characters."`
+	Message string        `help:"Prizes and rules: at most 1,000 characters. The draw gives all names an order, so say which places win."`
+	deployment
+	apiKeyFlags
+}
+
+// raffle is the output of `fairpactctl deal raffle`.
+type raffle struct {
+	DealID string `json:"deal_id"`
+	Names  int    `json:"names"`
+	DrawAt int64  `json:"draw_at"` // unix time of the beacon round
+	Page   string `json:"page"`
+}
+
+// Run makes a draw in which this command acts for every name, and ends once all numbers are revealed. The nonces follow from a seed
+// in the state file, so that an interrupted command can continue.
+func (c raffleCommand) Run(ctx context.Context, t *terminal) error {
+	client, err := httpclient.New(c.BaseURL)
+	if err != nil {
+		return err
+	}
+	s, err := c.state(ctx, t, client)
+	if err != nil {
+		return err
+	}
+	for _, action := range []string{"commit", "reveal"} {
+		if err := s.actForAll(ctx, client, action); err != nil {
+			return fmt.Errorf("the raffle is not complete: %w. Run the same command again before the draw to continue", err)
+		}
+	}
+	var shown wire.Public
+	if err := client.GetInto(ctx, "/v1/public/"+s.DealID, "", &shown); err != nil {
+		return err
+	}
+	if shown.Deal.State != string(deal.Revealing) && shown.Deal.State != string(deal.Computed) && shown.Deal.State != string(deal.Certified) {
+		return refusal{fmt.Errorf("deal %s is %s: make another raffle, with a longer --draw-in", s.DealID, shown.Deal.State)}
+	}
+	r := raffle{s.DealID, len(s.Invites), shown.Deal.RevealDeadline, client.BaseURL() + "/r/" + s.DealID}
+	return t.show(r, "All is sealed and opened for %d names. Everybody can watch the draw, shortly after %s, at\n%s", r.Names, time.Unix(r.DrawAt, 0).UTC().Format(time.RFC3339), r.Page)
+}
+
+// state returns the raffle of the state file, or creates one.
+func (c raffleCommand) state(ctx context.Context, t *terminal, client *httpclient.Client) (s state, err error) {
+	if _, err := os.Stat(c.Out); err == nil {
+		s, err = dealFlags{State: c.Out}.load(t)
+		if err == nil && s.Seed == "" {
+			err = fmt.Errorf("%s is the state file of a deal that is no raffle: name another file", c.Out)
+		}
+		return s, err
+	}
+	text, err := t.read(c.Names)
+	if err != nil {
+		return s, err
+	}
+	var names []string
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" {
+			names = append(names, line)
+		}
+	}
+	key, err := c.key(t, "")
+	if err != nil {
+		return s, err
+	}
+	return s, createSecretFile(c.Out, func() ([]byte, error) {
+		if s, err = c.create(ctx, client, key, names); err != nil {
+			return nil, err
+		}
+		return s.file()
+	})
+}
+
+func (c raffleCommand) create(ctx context.Context, client *httpclient.Client, key string, names []string) (s state, err error) {
+	if key == "" {
+		if key, err = newKey(ctx, client); err != nil {
+			return s, err
+		}
+	}
+	var of wire.Beacon
+	if err := client.GetInto(ctx, "/v1/beacon", "", &of); err != nil {
+		return s, err
+	}
+	if of.Period <= 0 {
+		return s, errors.New("GET /v1/beacon: the period is not positive")
+	}
+	until := time.Now().Add(c.DrawIn).Unix()
+	round := drand.Chain{Genesis: of.Genesis, Period: of.Period}.RoundAt(until) + 1
+	var answer wire.Created
+	err = client.PostInto(ctx, "/v1/deals", key, request{
+		Algorithm: "random.v1", Mode: "open", Retention: "standard", Labels: names,
+		CommitDeadline: until - int64(c.DrawIn.Seconds()/2), RevealDeadline: until, Params: map[string]any{"beacon_round": round},
+		Audience: deal.AudiencePublic, ActedBy: deal.ActedByInitiator, Title: c.Title, Message: c.Message,
+	}, &answer)
+	return state{client.BaseURL(), answer.DealID, key, answer.Invites, rand.Text()}, err
+}
+
+// actForAll commits or reveals for every party. A party that has done so before is not an error.
+func (s state) actForAll(ctx context.Context, client *httpclient.Client, action string) error {
+	calls, ctx := errgroup.WithContext(ctx)
+	calls.SetLimit(actsAtOnce)
+	for _, of := range s.Invites {
+		calls.Go(func() error {
+			input := canon.Encode(map[string]any{"nonce": s.derived("nonce", of.Party)})
+			salt := s.derived("salt", of.Party)
+			body := any(sealedFile{input, salt})
+			if action == "commit" {
+				body = commitment{Commitment: canon.Commitment(input, []byte(salt))}
+			}
+			_, err := client.Post(ctx, "/v1/deals/"+s.DealID+"/"+action, of.Token, body)
+			if refused, ok := errors.AsType[*httpclient.StatusError](err); ok && (refused.Code() == string(problem.AlreadyCommitted) || refused.Code() == string(problem.AlreadyRevealed)) {
+				return nil
+			}
+			return err
+		})
+	}
+	return calls.Wait()
+}
+
+// derived returns 32 hex digits that follow from the seed.
+func (s state) derived(what string, party int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", s.Seed, what, party))
+	return hex.EncodeToString(sum[:16])
+}
