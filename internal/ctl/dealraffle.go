@@ -25,7 +25,7 @@ import (
 const actsAtOnce = 16
 
 type raffleCommand struct {
-	Names   string        `arg:"" help:"File with one name a line; a name may appear more than once; '-' reads standard input."`
+	Names   string        `arg:"" help:"File with one name per line; a name may appear more than once; '-' reads standard input."`
 	Out     string        `required:"" placeholder:"FILE" help:"New state file, which only you can read. If it exists, the command continues its raffle."`
 	DrawIn  time.Duration `default:"1h" help:"Time until the draw, from now. Half of it is for commitments: allow 2 minutes and 20 ms a name."`
 	Title   string        `help:"What is drawn: one line of at most 80 characters."`
