@@ -58,6 +58,7 @@ function describe(deal) {
   byId('message').hidden = !deal.message;
   byId('message').textContent = deal.message ?? '';
   byId('writer').replaceChildren(...(deal.title || deal.message ? ['Written by ', name(writer), ', not by the service.'] : []), deal.acted_by ? ' One organiser acts for all names on the list.' : '');
+  byId('one-draw').hidden = !deal.acted_by;
   document.title = `${deal.title ?? 'A public deal'}: Fairpact`;
   byId('status').replaceChildren(...statusOf(deal));
   byId('status-box').dataset.phase = deal.state === 'VOID' ? 'void' : '';
