@@ -6,7 +6,7 @@
 #   hack/release-verifiers.sh v1.2.3 http://127.0.0.1:8080
 set -euo pipefail
 cd "$(dirname "$0")/.."
-version=${1:?the version, such as v1.2.3} url=${2:-}
+version=${1:?the version, such as v1.2.3} url=${2:-} known=
 out=$PWD/bin/verifiers work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 rm -rf "$out"
@@ -37,10 +37,18 @@ case = json.load(open(sys.argv[1]))
 json.dump(case["bundle"], open(sys.argv[2] + ".json", "w"))
 print((case.get("pubkeys") or [""])[0])
 PY
-  key=$(cat key)
+  key=$(cat key) known=${key:-$known}
   case $name in good-by-itself) want=4 ;; good | rows-*) want=0 ;; *) want=1 ;; esac
   check $name $want $name.json ${key:+--pubkey "$key"}
 done
+{ # the example of the package's README refuses a forged bundle and takes a good one
+  echo "import { readFileSync } from 'node:fs'; const text = readFileSync('certificate-bytes.json', 'utf8');"
+  sed -n '/^```js/,/^```/{/^```/d;p}' npm/node_modules/@fairpact/verify/README.md
+} | sed "s/es256:…/$known/" > npm/example.mjs
+! node npm/example.mjs 2> said && grep -q 'not issued under that key' said || { echo "the README's example took a forged bundle:"; cat said; exit 1; }
+sed -i s/certificate-bytes.json/good.json/ npm/example.mjs
+node npm/example.mjs
+echo "ok the README's example"
 echo '{"bundle_version": 1.5}' > unreadable.json
 check unreadable 2 unreadable.json
 [ -n "$url" ] || exit 0
