@@ -13,7 +13,7 @@ import (
 var sources embed.FS
 
 // Each module may import those before it.
-var modules = []string{"jcs", "signatures", "bls", "verdict", "timelock", "seats", "shape", "notes", "closing", "receipt", "verify"}
+var modules = []string{"jcs", "signatures", "bls", "timelock", "seats", "verdict", "shape", "notes", "closing", "receipt", "verify"}
 
 const head = `#!/usr/bin/env python3
 """Verifies a Fairpact certificate with nothing but Python's standard library.
