@@ -66,7 +66,7 @@ func (c raffleCommand) Run(ctx context.Context, t *terminal) error {
 		return refusal{fmt.Errorf("deal %s is %s: make another raffle, with a longer --draw-in", s.DealID, shown.Deal.State)}
 	}
 	r := raffle{s.DealID, len(s.Invites), shown.Deal.RevealDeadline, client.BaseURL() + "/r/" + s.DealID}
-	return t.show(r, "All is sealed and opened for %d names. Everybody can watch the draw, shortly after %s, at\n%s", r.Names, time.Unix(r.DrawAt, 0).UTC().Format(time.RFC3339), r.Page)
+	return t.show(r, "All is sealed and opened for %d names. Everybody can watch the draw, shortly after %s, at %s", r.Names, time.Unix(r.DrawAt, 0).UTC().Format(time.RFC3339), r.Page)
 }
 
 // state returns the raffle of the state file, or creates one.

@@ -1,0 +1,52 @@
+package escrow_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/rules/deal"
+	"github.com/fairpact/fairpact/internal/rules/problem"
+)
+
+// A popular public deal is read and rendered about once a second, however many read it. A bundle follows the certificate.
+func TestAnAudienceCostsOneReader(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t)
+	g := h.split(t, func(d *escrow.Declared) { d.Audience = deal.AudiencePublic }).revealed(t)
+	svc := h.replica()
+	var rendered, bundles atomic.Int64
+	render := func(v escrow.View, b *escrow.Bundle) ([]byte, error) {
+		rendered.Add(1)
+		if b != nil {
+			bundles.Add(1)
+			if b.Own != nil || b.Openings != nil {
+				t.Errorf("an audience gets own_input %v and %d openings, want neither", b.Own, len(b.Openings))
+			}
+		}
+		return json.Marshal(v.State)
+	}
+	began := time.Now()
+	var readers sync.WaitGroup
+	for range 16 {
+		readers.Go(func() {
+			for range 200 {
+				if body, err := svc.Public(t.Context(), g.id, render); err != nil || string(body) != `"COMPUTED"` {
+					t.Errorf("an audience reads %s, %v; want COMPUTED", body, err)
+					return
+				}
+			}
+		})
+	}
+	readers.Wait()
+	if most := int64(time.Since(began)/time.Second) + 2; rendered.Load() > most || bundles.Load() != rendered.Load() {
+		t.Errorf("3,200 reads made %d answers, %d with a bundle; want at most %d, all with one", rendered.Load(), bundles.Load(), most)
+	}
+	if _, err := svc.Public(context.Background(), h.split(t, nil).id, render); !problem.Is(err, problem.DealNotFound) {
+		t.Errorf("a private deal is answered %v, want DEAL_NOT_FOUND", err)
+	}
+}
