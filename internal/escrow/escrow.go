@@ -172,7 +172,7 @@ func New(s *store.Store, secrets *sealing.Secrets, signer Signer, keys *signing.
 	if o.Development == nil {
 		o.Development = func(string) bool { return false }
 	}
-	return &Service{
+	svc := &Service{
 		store: s, secrets: secrets, signer: signer, keys: keys, log: log, beacon: b, options: o, logger: logger,
 		apiKeys:     newCache[hash, *account](smallCache),
 		tokens:      newCache[hash, seat](tokenCache),
@@ -184,6 +184,8 @@ func New(s *store.Store, secrets *sealing.Secrets, signer Signer, keys *signing.
 
 		contradicted: expirable.NewLRU[string, contradiction](1<<14, nil, contradictedFor),
 	}
+	svc.public.largest = publicCache // a draw of 10,000 parties; entries are good for a second only
+	return svc
 }
 
 // Chain returns the beacon chain of new random.v1 deals.
@@ -231,7 +233,8 @@ const overhead = 200
 // cache holds immutable values, at most `limit` bytes of them. It evicts the least recently used.
 // It is safe for concurrent use.
 type cache[K comparable, V any] struct {
-	limit int
+	limit   int
+	largest int // bytes of an entry
 
 	mu      sync.Mutex // guards the fields below
 	used    int        // bytes of all entries
@@ -244,7 +247,7 @@ type sized[V any] struct {
 }
 
 func newCache[K comparable, V any](limit int) *cache[K, V] {
-	c := &cache[K, V]{limit: limit}
+	c := &cache[K, V]{limit: limit, largest: limit / 4}
 	c.entries, _ = simplelru.NewLRU(1<<31-1, func(_ K, v sized[V]) { c.used -= v.bytes }) // NewLRU fails only for sizes below 1
 	return c
 }
@@ -256,14 +259,14 @@ func (c *cache[K, V]) Get(key K) (V, bool) {
 	return found.value, ok
 }
 
-// Add replaces the value of `key`. If the new value takes more than a quarter of the limit, Add only
-// removes the old one, because the new value would evict too many others.
+// Add replaces the value of `key`. If the new value is larger than c.largest, Add only removes the old
+// one, because the new value would evict too many others.
 func (c *cache[K, V]) Add(key K, value V, bytes int) {
 	bytes += overhead
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.entries.Remove(key)
-	if bytes > c.limit/4 {
+	if bytes > c.largest {
 		return
 	}
 	c.entries.Add(key, sized[V]{value, bytes})
