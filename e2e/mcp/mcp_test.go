@@ -46,7 +46,7 @@ func TestMCPNineTools(t *testing.T) {
 	want := map[string][]string{
 		"create_key":              {"idempotency_key"},
 		"list_algorithms":         {"vectors"},
-		"create_deal":             {"algorithm", "algorithm_params", "api_key", "commit_deadline", "commit_seconds", "idempotency_key", "message", "mode", "party_keys", "party_labels", "retention", "reveal_deadline", "reveal_seconds", "seals", "title"},
+		"create_deal":             {"algorithm", "algorithm_params", "api_key", "audience", "commit_deadline", "commit_seconds", "idempotency_key", "message", "mode", "party_keys", "party_labels", "retention", "reveal_deadline", "reveal_seconds", "seals", "title"},
 		"compute_commitment_tool": {"commitment", "deal_id", "input", "invite_token", "salt", "timelock"},
 		"commit_input":            {"commitment", "deal_id", "idempotency_key", "invite_token", "party_key", "party_signature", "seal"},
 		"reveal_input":            {"deal_id", "idempotency_key", "input", "invite_token", "salt"},
