@@ -34,13 +34,18 @@ func cautionsOf(d *deal.Terms, from int64) (all []string) {
 	if d.Random() && d.Retention == "purge" {
 		all = append(all, "with retention purge the service deletes the nonces at the draw, so nobody will be able to check the draw")
 	}
+	return append(all, alike(d.Labels)...)
+}
+
+// chosen returns the cautions about what the initiator chose for the other parties, who agree to it by committing.
+func chosen(d *deal.Terms) (all []string) {
 	if d.Audience != "" {
 		all = append(all, "the deal is public: whoever knows its deal_id can read its parties, params, title, message, result and proof, and the nonces of a draw, but no other input")
 	}
 	if d.ActedBy != "" {
 		all = append(all, "the initiator acts for all parties: nobody else needs to commit or reveal, and the draw is random by its beacon round alone")
 	}
-	return append(all, alike(d.Labels)...)
+	return all
 }
 
 // unusualParams says how often CheckParams warned the initiator, whose text the warnings may quote.

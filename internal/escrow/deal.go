@@ -3,6 +3,7 @@ package escrow
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,7 +104,9 @@ func NewDeal(declaration *store.Declaration) (*Deal, error) {
 
 func newDeal(declaration *store.Declaration, alg *algorithm.Algorithm, params map[string]any) *Deal {
 	d := &Deal{Declaration: declaration, algorithm: alg, params: alg.Known(params)}
-	d.cautions = sync.OnceValue(func() []string { return append(cautionsOf(&d.Terms, d.CreatedAt), d.unusualParams()...) })
+	d.cautions = sync.OnceValue(func() []string {
+		return slices.Concat(cautionsOf(&d.Terms, d.CreatedAt), chosen(&d.Terms), d.unusualParams())
+	})
 	d.digest = sync.OnceValues(func() (string, error) {
 		text, err := d.Canonical()
 		return certificate.DeclarationDigest(text), err
