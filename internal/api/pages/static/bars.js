@@ -2,6 +2,7 @@
 // skip bars.
 
 import { element } from './dom.js';
+import { COMMON } from './texts.js';
 import { name } from './words.js';
 
 export function bar(part, mine) {
@@ -17,4 +18,4 @@ export const divided = (parts) => element('span', { class: 'bar parts-bar', 'ari
   return fill;
 }));
 
-export const youOr = (label, mine) => [name(label), mine ? ' (you)' : ''];
+export const youOr = (label, mine) => [name(label), mine ? COMMON.thisIsYou : ''];

@@ -17,6 +17,7 @@ import { commitmentOf, seal } from './seal.js';
 import { signSeat } from './seats.js';
 import { Refused, Seat } from './seat.js';
 import { sealOpening } from './timelock.js';
+import { COMMON, SEAT } from './texts.js';
 import { localTime, name, names } from './words.js';
 
 const id = decodeURIComponent(location.pathname.split('/')[2]);
@@ -123,11 +124,10 @@ function opensByItself() {
 /** Returns the hash of the beacon chain whose round opens the seals of the deal. If the deal declares none, this page seals only for drand quicknet, whose key it knows; another program may have sealed for the chain of the service. */
 const sealChain = () => declared.declaration.beacon_chain ?? (now.view.parties[now.party].committed ? declared.seals?.chain_hash : null) ?? QUICKNET.hash;
 
-const beforeItOpens = () => (sealChain() === QUICKNET.hash ? 'Until it opens, nobody can read it, the service included.' : 'The beacon that opens it is not drand quicknet: whoever runs it could open the seals at any time.');
+const beforeItOpens = () => (sealChain() === QUICKNET.hash ? SEAT.untilItOpens : SEAT.couldOpen);
 
-const whatIfLeft = () => opensByItself() ? element('p', { id: 'opens-itself' }, 'You need not come back: your sealed input opens by itself on ', element('strong', {}, localTime(sealTime(now.view.commit_deadline))),
-  `. ${beforeItOpens()} If you are here when all have sealed, it opens earlier.`) : element('p', {}, 'While this page is open and awake, it opens your input by itself as soon as all have sealed. A locked phone or a sleeping computer does not count: be here after all have sealed and before ',
-  element('strong', {}, localTime(now.view.reveal_deadline)), '. Otherwise the deal is void and the certificate names you. No message is sent: ask the others to tell you when they have sealed.');
+const whatIfLeft = () => opensByItself() ? element('p', { id: 'opens-itself' }, SEAT.needNotComeBack(element('strong', {}, localTime(sealTime(now.view.commit_deadline))), beforeItOpens()))
+  : element('p', {}, SEAT.comeBack(element('strong', {}, localTime(now.view.reveal_deadline))));
 
 function copyOf({ input, salt, seat_key, commitment }, saved = () => {}) {
   const { party } = now;
@@ -137,7 +137,7 @@ function copyOf({ input, salt, seat_key, commitment }, saved = () => {}) {
       saveFile(`fairpact-${id}-party-${party}.json`, JSON.stringify({ deal_id: id, party, commitment, input, salt, seat_key }, null, 2));
       saved();
     },
-  }, 'Save a copy of what I sealed'), element('span', { class: 'hint' }, `Keep it secret. With it you can open from another device${seat_key ? ', and use its key for another deal' : ''}.`));
+  }, SEAT.saveCopy), element('span', { class: 'hint' }, SEAT.saveCopyHint(seat_key)));
 }
 
 const panels = {
@@ -146,11 +146,11 @@ const panels = {
   sealed() {
     const { commitment } = now.view.parties[now.party];
     const one = { ...held(commitment), commitment };
-    const doubtful = opensByItself() && held(commitment) && (one.receipt ? one.doubt : 'this browser has none');
-    panel(opensByItself() && !doubtful ? 'You are done' : 'Sealed', doubtful && element('p', { class: 'warn', id: 'doubt' }, `You have no valid receipt of your seal: ${doubtful}. So you could not prove that you sealed in time. Keep what you have, and open this page again after all have sealed: then it opens your input itself.`), element('p', {}, 'Nobody can change what you sealed, you included. ', opensByItself() ? beforeItOpens() : 'Nobody else can read it.'),
-      opensByItself() ? element('p', { id: 'opens-itself' }, `${page.opens} on `, element('strong', {}, localTime(sealTime(now.view.commit_deadline))), '; come back any time after.') : whatIfLeft(), ownInput(), held(commitment) && [ownKey(one), copyOf(one)],
-      unkept[commitment] ? element('p', { class: 'warn' }, 'This browser does not keep data: save the copy now, or your input is lost with this page.')
-        : now.view.reveal_deadline - seat.now() > LONG ? element('p', { class: 'warn' }, 'Some browsers delete a page’s data after seven days without a visit, and this deal may last longer: save the copy.') : null);
+    const doubtful = opensByItself() && held(commitment) && (one.receipt ? one.doubt : SEAT.noReceipt);
+    panel(opensByItself() && !doubtful ? SEAT.done : SEAT.sealed, doubtful && element('p', { class: 'warn', id: 'doubt' }, SEAT.doubt(doubtful)), element('p', {}, SEAT.nobodyCanChange, opensByItself() ? beforeItOpens() : SEAT.nobodyCanRead),
+      opensByItself() ? element('p', { id: 'opens-itself' }, SEAT.opensOn(page.opens, element('strong', {}, localTime(sealTime(now.view.commit_deadline))))) : whatIfLeft(), ownInput(), held(commitment) && [ownKey(one), copyOf(one)],
+      unkept[commitment] ? element('p', { class: 'warn' }, SEAT.keepsNothing)
+        : now.view.reveal_deadline - seat.now() > LONG ? element('p', { class: 'warn' }, SEAT.lastsLong) : null);
   },
   elsewhere() {
     const problem = element('p', { class: 'say bad', role: 'alert' });
@@ -158,18 +158,18 @@ const panels = {
     file.addEventListener('change', async () => {
       problem.textContent = await takeCopy(await file.files[0].text());
     });
-    panel('Bring what you sealed', element('p', {}, 'Your input was sealed in another browser, or this browser has forgotten it. Go back to that browser, or open the copy that you saved.'),
-      element('div', { class: 'card' }, element('label', { for: 'sealed-file' }, 'Copy of the sealed input'), file, problem),
-      element('p', { class: 'warn' }, 'You have not sealed anything? Then somebody else has used your link. Tell the others, and do not rely on this deal.'));
+    panel(SEAT.elsewhere, element('p', {}, SEAT.sealedElsewhere),
+      element('div', { class: 'card' }, element('label', { for: 'sealed-file' }, SEAT.copyLabel), file, problem),
+      element('p', { class: 'warn' }, SEAT.notYou));
   },
   opening() {
-    panel('Opening your input', element('p', {}, 'All have sealed. This page sends what you sealed, and the service checks that it was not changed.'));
+    panel(SEAT.opening, element('p', {}, SEAT.openingMeans));
   },
   opened() {
-    panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result.'), ownInput(), sealsPart(), keyPart());
+    panel(SEAT.opened, element('p', {}, SEAT.partDone), ownInput(), sealsPart(), keyPart());
   },
   draw() {
-    panel('Opened', element('p', {}, `Your part is done. You may close this page and come back for the result. The draw follows from a public random value (the beacon), which is published at the time above. If nobody’s page is open at that time, ${opensByItself() ? 'the service draws then' : 'the service makes the draw a minute later'}.`), keyPart());
+    panel(SEAT.opened, element('p', {}, SEAT.partDone, SEAT.drawFollows(opensByItself())), keyPart());
   },
   done: ended,
   void: ended,
@@ -180,13 +180,13 @@ const panels = {
 /** Returns what this party sealed, or null if the browser does not hold it or it holds no choice. */
 function ownInput() {
   const one = held(now.view.parties[now.party].commitment);
-  return one && (page.own || one.receipt) ? element('div', { class: 'card', id: 'own-input' }, element('h3', {}, 'What you sealed'), page.own?.(now.view, one.input), receiptOf(one)) : null;
+  return one && (page.own || one.receipt) ? element('div', { class: 'card', id: 'own-input' }, element('h3', {}, COMMON.whatYouSealed), page.own?.(now.view, one.input), receiptOf(one)) : null;
 }
 
 /** Returns the button that saves the receipt of the party's seal, or nothing without a receipt. */
 const receiptOf = (one) => one?.receipt && element('p', { class: 'actions', id: 'receipt' }, element('button', {
   type: 'button', class: 'second', id: 'save-receipt', onclick: () => saveFile(`fairpact-${id}-receipt-${now.party}.json`, JSON.stringify(one.receipt, null, 2)),
-}, 'Save the receipt'), element('span', { class: 'hint' }, one.doubt ? `It may prove nothing: ${one.doubt}.` : 'It proves to anybody that you sealed in time, and from the round on, what you sealed.'));
+}, SEAT.saveReceipt), element('span', { class: 'hint' }, one.doubt ? SEAT.receiptDoubt(one.doubt) : SEAT.receiptProves));
 
 /** Returns the offer of a file that settles the deal without the service, or null if the service shows the seals to nobody. The service has deleted the seals of those who opened; this party's own comes from its receipt. */
 const sealsPart = () => (opensByItself() && now.view.mode === 'open' ? element('p', { class: 'actions' }, element('button', {
@@ -200,33 +200,32 @@ const sealsPart = () => (opensByItself() && now.view.mode === 'open' ? element('
       own.seal ??= held(own.commitment)?.receipt?.seal ?? null;
       saveFile(`fairpact-${id}-seals.json`, JSON.stringify({ ...seals, declaration: declared.declaration, ...development }, null, 2));
       const missing = seals.seals.filter((one) => one.seal === null).map(({ party }) => now.view.parties[party].label);
-      target.nextElementSibling.replaceChildren(...(missing.length ? ['Saved, but without the seals of ', ...names(missing), ', which the service does not have. To compute the result, each must add an opening: a file of {deal_id, party, input, salt}.'] : ['Saved, with the seals of all.']));
+      target.nextElementSibling.replaceChildren(...(missing.length ? SEAT.sealsMissing(names(missing)) : [SEAT.sealsComplete]));
     } catch (fault) {
       target.nextElementSibling.textContent = fault.message;
     }
   },
-}, 'Save the seals of all'), element('span', { class: 'hint' }, 'If the service stops, anybody with this file can compute the result from the published round on, without the service, at any Fairpact under “Verify”. The service deletes the seal of each who opens: after you save, this page names those whose seals are missing.')) : null);
+}, SEAT.saveSeals), element('span', { class: 'hint' }, SEAT.sealsMean)) : null);
 
 /** Returns a list of the seat keys that are declared for other parties, or null. The person compares these keys before sealing. */
 function otherKeys() {
   const keys = (declared?.declaration.party_keys ?? []).map((key, party) => ({ key, party })).filter(({ key, party }) => key !== null && party !== now.party);
-  const summary = keys.length === 1 ? 'A seat key is declared for one other: compare it with what they told you' : `Seat keys are declared for ${keys.length} others: compare them with what they told you`;
-  return keys.length ? element('details', { id: 'other-keys', open: keys.length <= MOST_KEYS }, element('summary', {}, summary),
-    element('ul', {}, keys.map(({ key, party }) => element('li', {}, name(now.view.parties[party].label), ` (party ${party}): `, element('code', {}, key))))) : null;
+  return keys.length ? element('details', { id: 'other-keys', open: keys.length <= MOST_KEYS }, element('summary', {}, SEAT.otherKeys(keys.length)),
+    element('ul', {}, keys.map(({ key, party }) => element('li', {}, SEAT.keyOf(name(now.view.parties[party].label), party), element('code', {}, key))))) : null;
 }
 
 /** Returns the offer to sign with a new key, or null if the deal takes no keys or its declaration is not read yet. If the deal declares another origin, the offer only names that origin. */
 function keyOffer() {
   if (!declared?.origin) return null;
-  if (declared.origin !== location.origin) return element('p', { class: 'hint', id: 'prove-elsewhere' }, 'To sign with a key of your own, open your link at ', element('code', {}, declared.origin), '.');
-  return element('details', { id: 'prove' }, element('summary', {}, 'Prove later that it was you'),
-    element('p', {}, `${now.party === 0 ? 'Whoever has your link' : 'Whoever made this deal has every link, yours too, and'} could seal in your name. With a key of your own, the certificate shows who sealed. This browser makes the key now, and you tell the others its public half yourself.`),
-    element('label', { class: 'choice' }, element('input', { type: 'checkbox', id: 'new-key' }), element('span', {}, 'Sign with a new key', element('span', { class: 'hint' }, 'The private half stays in this browser, and in the copy that you save.'))));
+  if (declared.origin !== location.origin) return element('p', { class: 'hint', id: 'prove-elsewhere' }, SEAT.keysElsewhere(element('code', {}, declared.origin)));
+  return element('details', { id: 'prove' }, element('summary', {}, SEAT.proveLater),
+    element('p', {}, SEAT.whyAKey(now.party === 0)),
+    element('label', { class: 'choice' }, element('input', { type: 'checkbox', id: 'new-key' }), element('span', {}, SEAT.newKey, element('span', { class: 'hint' }, SEAT.newKeyHint))));
 }
 
 const ownKey = ({ seat_key: key }) => key && element('div', { id: 'own-key' },
-  element('p', {}, `You signed with a new key. Tell the others its public half${now.party === 0 ? '' : ', not through whoever made the deal'}. They compare it with the key that the check of the result names for you:`),
-  element('p', { class: 'actions' }, element('code', {}, key.public), copyButton('my public key', () => key.public)));
+  element('p', {}, SEAT.ownKey(now.party === 0)),
+  element('p', { class: 'actions' }, element('code', {}, key.public), copyButton(SEAT.publicKey, () => key.public)));
 
 /** Returns the party's public key and the button that saves a copy, or nothing without a seat key. The panels after “Sealed” show both, because the party that seals last never sees “Sealed”. */
 function keyPart() {
@@ -253,10 +252,10 @@ function ask(keyFile = null) {
   let chosen = false; // the person chose a new key before a reload, but this form lacks that choice
   const problem = element('p', { class: 'say bad', id: 'problem', role: 'alert' });
   const button = element('button', page.own ? { class: 'button', id: 'review' } : { class: 'button', id: 'seal', type: 'button' }, form.button);
-  const node = element('form', { class: 'card', novalidate: true, id: 'input-form' }, form.fields, keyFile && [element('label', { for: 'seat-key' }, 'The file of your private key, or the copy that you saved with it'), keyFile, element('p', { class: 'hint' }, 'This seat takes only an input that this key signs: ', element('code', {}, declared.declaration.party_keys[now.party]), '. The file stays in this browser.')], offer, problem, element('p', { class: 'actions' }, button,
-    element('span', { class: 'hint' }, page.own ? 'Nothing is sealed yet.' : 'It is final: you cannot leave the draw afterwards.')));
+  const node = element('form', { class: 'card', novalidate: true, id: 'input-form' }, form.fields, keyFile && [element('label', { for: 'seat-key' }, SEAT.keyFile), keyFile, element('p', { class: 'hint' }, SEAT.keyFileHint(element('code', {}, declared.declaration.party_keys[now.party])))], offer, problem, element('p', { class: 'actions' }, button,
+    element('span', { class: 'hint' }, page.own ? SEAT.nothingSealed : SEAT.drawIsFinal)));
   node.addEventListener('input', () => { problem.textContent = ''; });
-  const open = () => panel('Your input', form.intro, otherKeys(), node, whatIfLeft());
+  const open = () => panel(SEAT.yourInput, form.intro, otherKeys(), node, whatIfLeft());
   const send = async (one) => (keep(one) ? commit(one) : saveFirst(one)); // keep the input first: the service's answer may be lost
   node.addEventListener('submit', (event) => event.preventDefault());
   button.addEventListener('click', (event) => { // Enter in a field clicks a submit button, which only reviews
@@ -265,7 +264,7 @@ function ask(keyFile = null) {
       problem.textContent = '';
       try {
         const one = await seal(form.read());
-        if (chosen && !declared) throw new Error('You chose to sign with a new key, but the page has not yet read the terms that the key signs. Try again in a few seconds.');
+        if (chosen && !declared) throw new Error(SEAT.keyTooEarly);
         if (newKey()?.checked) one.seat_key = await makeKey();
         const key = keyFile ? { public: declared.declaration.party_keys[now.party], private: privateKeyIn(await keyFile.files[0]?.text()) } : one.seat_key;
         if (key) one.signed = await signSeat(key, declared, now.view, now.party, one.commitment);
@@ -286,7 +285,7 @@ function ask(keyFile = null) {
 }
 
 function unsettled() {
-  panel('Nothing was settled', element('p', {}, 'There is no certificate. ', tryAgain(now.view, now.party)), forget());
+  panel(SEAT.nothingSettled, element('p', {}, SEAT.noCertificate, tryAgain(now.view, now.party)), forget());
 }
 
 function ended() {
@@ -306,9 +305,9 @@ function forget() {
       byId('own-input')?.remove();
       byId('receipt')?.remove();
       byId('save-sealed')?.closest('p').remove();
-      event.target.closest('p').textContent = 'This browser has forgotten what you sealed.';
+      event.target.closest('p').textContent = SEAT.forgotten;
     },
-  }, 'Delete my sealed input from this browser'), element('span', { class: 'hint' }, `${key ? 'This also deletes the private key, which cannot be made again: save the copy first. ' : ''}Result and proof stay. A later check here leaves out your input${key ? ' and your key' : ''}.`)) : null;
+  }, SEAT.forget), element('span', { class: 'hint' }, SEAT.forgetHint(key))) : null;
 }
 
 /** Restores the values typed before a reload of this tab, and keeps new ones. Returns the stored values that have no field in this form. Only the choice of a new key may lack a field. */
@@ -329,8 +328,8 @@ function saveFirst(one) {
   const button = element('button', {
     type: 'button', class: 'button', id: 'seal-saved', disabled: true,
     onclick: () => once(button, () => commit(one).catch((fault) => { problem.textContent = fault.message; })),
-  }, 'I have the copy: seal it');
-  panel('Save a copy first', element('p', {}, 'This browser does not keep data, and nothing is sent yet. Without the copy your input is lost with this page: the deal would be void, and the certificate would name you.'),
+  }, SEAT.haveCopy);
+  panel(SEAT.saveFirst, element('p', {}, SEAT.saveFirstWhy),
     copyOf(one, () => { button.disabled = false; }), problem, element('p', { class: 'actions' }, button));
 }
 
@@ -349,7 +348,7 @@ async function timelocked({ input, salt }) {
   if (!opensByItself()) return {};
   const beacon = await call('GET', '/v1/beacon');
   if (!beacon.ok) throw new Error(problemOf(beacon));
-  if (beacon.json.chain_hash !== sealChain()) throw new Error(`The seals of this deal are for the beacon chain ${sealChain()}, but the service uses ${beacon.json.chain_hash}. Nothing was sent: do not seal here, and ask who runs the service.`);
+  if (beacon.json.chain_hash !== sealChain()) throw new Error(SEAT.wrongChain(sealChain(), beacon.json.chain_hash));
   return { beacon: beacon.json, seal: await sealOpening(beacon.json, now.view.commit_deadline, { deal_id: id, party: now.party, input, salt }) };
 }
 
@@ -378,10 +377,10 @@ async function takeCopy(text) {
   const { commitment } = now.view.parties[now.party];
   try {
     const { input, salt, seat_key } = parse(text, 40);
-    if (typeof salt !== 'string' || await commitmentOf(input, salt) !== commitment) return 'This is not the input that was sealed for this seat.';
+    if (typeof salt !== 'string' || await commitmentOf(input, salt) !== commitment) return SEAT.wrongCopy;
     keep({ input, salt, seat_key, commitment });
   } catch (fault) {
-    return `The file cannot be read: ${fault.message}.`;
+    return SEAT.badCopy(fault.message);
   }
   seat.lookNow();
   return '';
@@ -416,7 +415,7 @@ const needsDeclared = ({ view, party }) => !view.contents_deleted && ((!ENDED[vi
 
 /** Reloads the page, because a browser may not fetch a module again that it could not load. Nothing is sealed yet that a reload would lose. */
 async function again(own) {
-  own.onTrouble('Part of this page could not be loaded. The page loads again in a few seconds.');
+  own.onTrouble(SEAT.loadsAgain);
   await own.pause(RETRY_PAGE);
   await own.view(1); // so that the page is not left while the service is away
   location.reload();
@@ -456,19 +455,12 @@ async function follow(own) {
   }
 }
 
-// What the refusals of a link mean for a person.
-const REFUSED = {
-  DEAL_NOT_FOUND: 'There is no deal at this address. Compare the address with the link in your invitation.',
-  FORBIDDEN: 'Your link belongs to another deal. Open the link in the invitation to this deal.',
-  INVALID_CREDENTIAL: 'The link is not complete, or a character in it is wrong. Open the whole link in your invitation; if it fails again, ask whoever invited you to send the link again.',
-};
-
 function stranger(refusal) {
   byId('loading').hidden = true;
   byId('deal').hidden = true;
   byId('stranger').hidden = false;
   byId('refusal').hidden = !refusal;
-  byId('refusal').textContent = refusal ? REFUSED[refusal.code] ?? refusal.message : '';
+  byId('refusal').textContent = refusal ? SEAT.refused[refusal.code] ?? refusal.message : '';
 }
 
 function start(token) {
@@ -479,7 +471,7 @@ function start(token) {
     byId('trouble').hidden = !trouble;
     byId('trouble').textContent = trouble ?? '';
   });
-  byId('copy-link').replaceChildren(copyButton('my link', () => `${location.origin}${location.pathname}#${token}`, 'Copy my link', 'Not allowed: copy it from your invitation'));
+  byId('copy-link').replaceChildren(copyButton(SEAT.myLink, () => `${location.origin}${location.pathname}#${token}`, SEAT.copyMyLink, SEAT.noCopyLink));
   byId('stranger').hidden = true;
   byId('deal').hidden = false;
   follow(seat);

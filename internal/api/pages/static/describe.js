@@ -3,6 +3,7 @@ import { calendarOf } from './calendar.js';
 import { byId, element } from './dom.js';
 import { algorithmOf, drawTime, sealRound, sealTime } from './facts.js';
 import { saveFile } from './keep.js';
+import { ABOUT, COMMON } from './texts.js';
 import { duration, localTime, name, names } from './words.js';
 
 const MOST_LISTED = 50;
@@ -10,7 +11,7 @@ const MOST_LISTED = 50;
 /** Shows the deal's parties, deadlines and rules. page: from pageOf. chain: hash of the declared beacon chain, undefined if the page has not read it or there is none; sealedFor: hash of the chain whose round opens the seals, null if the party opens by hand. */
 export function describe({ view, party, cautions }, page, chain, sealedFor) {
   const you = view.parties[party];
-  byId('kicker').replaceChildren('You are ', element('strong', {}, name(you.label)));
+  byId('kicker').replaceChildren(...ABOUT.you(element('strong', {}, name(you.label))));
   const subject = page.title(names(view.parties.map((p) => p.label), 4), view.algorithm_params, view.algorithm);
   byId('title').replaceChildren(...(view.title ? [name(view.title)] : subject));
   byId('subject').hidden = !view.title;
@@ -21,35 +22,33 @@ export function describe({ view, party, cautions }, page, chain, sealedFor) {
   byId('cautions').hidden = cautions.length === 0 || you.committed;
   byId('cautions').querySelector('ul').replaceChildren(...cautions.map((text) => element('li', {}, inWords(text, view))));
   showParties(view, party);
-  const times = [['Seal by', view.commit_deadline], sealedFor ? ['Opens by itself', sealTime(view.commit_deadline)] : ['Open by', view.reveal_deadline], ...(drawTime(view) ? [['Draw at', drawTime(view)]] : [])];
+  const times = [[ABOUT.sealBy, view.commit_deadline], sealedFor ? [ABOUT.opensByItself, sealTime(view.commit_deadline)] : [ABOUT.openBy, view.reveal_deadline], ...(drawTime(view) ? [[ABOUT.drawAt, drawTime(view)]] : [])];
   byId('calendar').hidden = !(view.state in STEP) || STEP[view.state] === 2;
   byId('calendar').onclick = () => saveFile(`fairpact-${view.deal_id}.ics`, calendarOf(view.deal_id, byId('title').textContent, times), 'text/calendar');
   byId('times').replaceChildren(
     ...times.flatMap(([what, at]) => fact(what, localTime(at))),
-    ...fact('If a party is late', 'the deal is void, and the signed certificate names who was late.'));
+    ...fact(...ABOUT.late));
   const about = algorithmOf(view.algorithm);
   byId('rules').replaceChildren(
-    ...fact('It settles', about ? `${about.purpose}.` : 'what this page has no words for.'),
-    ...fact('Algorithm', element('code', {}, view.algorithm)),
-    ...(chain && drawTime(view) ? fact('Random value', round(view.algorithm_params.beacon_round, chain, 'chain')) : []),
-    ...(sealedFor ? fact('What opens the seals', round(sealRound(view.commit_deadline), sealedFor, 'seal-chain'), sealedFor === QUICKNET.hash ? '' : '. Whoever runs it could open the seals at any time.') : []),
-    ...(view.audience ? fact('Who sees the deal', 'Everybody who has the address of ', element('a', { href: `/r/${view.deal_id}`, id: 'public-page' }, 'its public page'), ', but not the inputs.') : []),
-    ...fact('Who sees the inputs', whoSees(view, about), ' The operator can read each input once it is opened.'),
-    ...fact('Afterwards', view.contents_deleted ? 'the service has deleted the inputs and the terms. Its certificate stays.' : view.retention === 'purge' ? 'the service deletes all inputs when the deal ends.' : 'the service keeps the inputs, encrypted.'));
+    ...fact(ABOUT.settles, about ? ABOUT.purpose(about.purpose) : ABOUT.unknownPurpose),
+    ...fact(ABOUT.algorithm, element('code', {}, view.algorithm)),
+    ...(chain && drawTime(view) ? fact(ABOUT.randomValue, round(view.algorithm_params.beacon_round, chain, 'chain')) : []),
+    ...(sealedFor ? fact(ABOUT.opensSeals, round(sealRound(view.commit_deadline), sealedFor, 'seal-chain'), sealedFor === QUICKNET.hash ? '' : ABOUT.couldOpen) : []),
+    ...(view.audience ? fact(ABOUT.whoSeesDeal, ...ABOUT.everybody(element('a', { href: `/r/${view.deal_id}`, id: 'public-page' }, ABOUT.publicPage))) : []),
+    ...fact(ABOUT.whoSeesInputs, whoSees(view, about), ABOUT.operatorSees),
+    ...fact(ABOUT.afterwards, view.contents_deleted ? ABOUT.contentsDeleted : view.retention === 'purge' ? ABOUT.purges : ABOUT.keeps));
 }
 
-const round = (number, chain, id) => [`round ${number} of ${chain === QUICKNET.hash ? 'drand quicknet' : 'a beacon that is not drand quicknet'}, chain `, element('code', { id }, chain)];
+const round = (number, chain, id) => ABOUT.round(number, chain === QUICKNET.hash, element('code', { id }, chain));
 
 function whoSees(view, about) {
-  if (view.retention === 'purge') return `No other party: they are deleted.${about?.may_reject ? '' : ' So the service cannot help to check the result.'}`;
-  if (view.mode === 'open' || about?.needs_beacon) return 'All parties, once the result is there, so that each can check it.';
-  return `The other parties only if all consent, once the result is there.${about?.may_reject ? '' : ' Until then the result is the operator’s word.'}`;
+  if (view.retention === 'purge') return ABOUT.deleted(about?.may_reject);
+  if (view.mode === 'open' || about?.needs_beacon) return ABOUT.allSee;
+  return ABOUT.allConsent(about?.may_reject);
 }
 
 function inWords(text, view) {
-  if (text.startsWith('beacon_round')) {
-    return `The random value of this draw is public from ${localTime(drawTime(view))} on, before the last party has to open (${localTime(view.reveal_deadline)}): whoever opens last can know the winner first.`;
-  }
+  if (text.startsWith('beacon_round')) return ABOUT.earlyRound(localTime(drawTime(view)), localTime(view.reveal_deadline));
   return text[0].toUpperCase() + text.slice(1);
 }
 
@@ -58,11 +57,11 @@ const fact = (what, ...value) => [element('dt', {}, what), element('dd', {}, val
 function showParties(view, party) {
   const order = [view.parties[party], ...view.parties.filter((p) => p.index !== party)];
   byId('parties').replaceChildren(...order.slice(0, MOST_LISTED).map((p) => element('li', { class: p.index === party ? 'you' : null },
-    element('span', { class: 'label' }, name(p.label), p.index === party ? ' (you)' : '', element('span', { class: 'hint' }, ` party ${p.index}`)),
-    element('span', { class: `badge ${p.revealed || p.committed ? 'on' : ''}` }, p.revealed ? 'opened' : p.committed ? 'sealed' : view.state === 'VOID' ? 'not sealed' : 'not sealed yet'))));
+    element('span', { class: 'label' }, name(p.label), p.index === party ? COMMON.thisIsYou : '', element('span', { class: 'hint' }, ABOUT.party(p.index))),
+    element('span', { class: `badge ${p.revealed || p.committed ? 'on' : ''}` }, ABOUT.badges[p.revealed ? 'opened' : p.committed ? 'sealed' : view.state === 'VOID' ? 'late' : 'missing']))));
   const rest = view.parties.length - MOST_LISTED;
   byId('more-parties').hidden = rest <= 0;
-  byId('more-parties').textContent = `and ${rest} more; ${view.parties.filter((p) => p.committed).length} of all ${view.parties.length} have sealed`;
+  byId('more-parties').textContent = ABOUT.moreParties(rest, view.parties.filter((p) => p.committed).length, view.parties.length);
 }
 
 const STEP = { OPEN: 0, COMMITTING: 0, REVEALING: 1, COMPUTED: 2, CERTIFIED: 2 };
@@ -76,36 +75,28 @@ export function status(view, phase, party) {
     else item.removeAttribute('aria-current');
   }
   byId('progress').hidden = step === undefined;
-  const open = view.parties.filter((p) => !p.committed).map((p) => p.label);
-  const closed = view.parties.filter((p) => !p.revealed).map((p) => p.label);
-  const words = {
-    seal: ['It is your turn: seal your input.'],
-    keyed: ['It is your turn: seal your input, signed with the key of your seat.'],
-    elsewhere: ['Your seat has sealed an input, and this browser does not hold it.'],
-    sealed: ['You have sealed. Waiting for ', ...names(open), '.'],
-    opening: ['Everybody has sealed. Opening yours…'],
-    opened: ['Everybody has sealed, and yours is open. Waiting for ', ...names(closed), '.'],
-    draw: ['Everybody has opened. Waiting for the public beacon to draw.'],
-    done: [view.certificate_id ? 'Settled. The certificate of the result is signed and in the public log.' : 'Settled. The result is there; its certificate is being signed.'],
-    void: ['Void: ', ...names((view.void_flakers ?? []).map((i) => (i === party ? 'you' : view.parties[i].label))), ` ${whyVoid(view)}.`],
-    cancelled: ['Cancelled by its initiator before anybody else had sealed.'],
-    expired: [`Ended without a result: ${algorithmOf(view.algorithm)?.needs_beacon ? 'the public beacon could not be read in time' : 'the service could not open an input'}. No party is at fault.`],
-  }[phase];
-  const line = element('p', {}, words);
+  const missing = (done) => names(view.parties.filter((p) => !p[done]).map((p) => p.label));
+  const given = {
+    sealed: () => [missing('committed')],
+    opened: () => [missing('revealed')],
+    done: () => [view.certificate_id],
+    void: () => [names((view.void_flakers ?? []).map((i) => (i === party ? ABOUT.youAsOne : view.parties[i].label))), whyVoid(view)],
+    expired: () => [algorithmOf(view.algorithm)?.needs_beacon],
+  }[phase]?.() ?? [];
+  const line = element('p', {}, ABOUT.status[phase](...given));
   if (byId('status').textContent !== line.textContent) byId('status').replaceChildren(...line.childNodes);
   byId('status-box').dataset.phase = phase;
-  document.title = `${{ seal: 'Your turn', keyed: 'Your turn', elsewhere: 'Your turn', done: 'Settled', void: 'Void' }[phase] ?? 'Waiting'}: a Fairpact deal`;
+  document.title = ABOUT.pageTitle(ABOUT.titles[phase]);
 }
 
 function whyVoid(view) {
   const late = view.void_flakers ?? [];
-  if (late.some((i) => !view.parties[i].committed)) return 'did not seal in time';
-  if (late.some((i) => !view.parties[i].revealed)) return 'did not open in time';
-  return algorithmOf(view.algorithm)?.may_reject ? 'rejected the terms' : 'gave an input that does not fit the rules';
+  if (late.some((i) => !view.parties[i].committed)) return ABOUT.whyVoid.unsealed;
+  if (late.some((i) => !view.parties[i].revealed)) return ABOUT.whyVoid.unopened;
+  return algorithmOf(view.algorithm)?.may_reject ? ABOUT.whyVoid.rejected : ABOUT.whyVoid.unfit;
 }
 
 const URGENT = 300; // seconds; the last minutes look like the last minutes
-const LEFT_TO = { seal: ' to seal', keyed: ' to seal', sealed: ' to seal', opening: ' to open', opened: ' to open', draw: ' to the draw' };
 
 /** Shows the time left in the phase. now: the service's time in unix seconds. */
 export function countdown(view, phase, now) {
@@ -114,6 +105,6 @@ export function countdown(view, phase, now) {
   out.hidden = !until;
   const urgent = until > now && until - now < URGENT && phase !== 'draw';
   out.classList.toggle('urgent', urgent);
-  if (until) out.textContent = until > now ? `${duration(until - now)} left${LEFT_TO[phase] ?? ''}, until ${localTime(until)}` : `${phase === 'draw' ? 'The beacon round is due' : 'The time is up'} (${localTime(until)})`;
+  if (until) out.textContent = until > now ? ABOUT.left(duration(until - now), ABOUT.leftTo[phase], localTime(until)) : ABOUT.timeIsUp(phase === 'draw', localTime(until));
   if (urgent) document.title = out.textContent;
 }

@@ -14,16 +14,17 @@ import { element } from './dom.js';
 import { algorithmOf } from './facts.js';
 import { checked } from './inputcheck.js';
 import { INPUT_DEPTH, parse } from './jcs.js';
+import { GENERIC } from './texts.js';
 import { isolated } from './words.js';
 
-export const opens = 'Your sealed input opens by itself';
+export const { opens } = GENERIC;
 
-export const title = (labels, _, id) => [...labels, ' settle ', element('code', {}, id)];
+export const title = (labels, _, id) => GENERIC.title(labels, element('code', {}, id));
 
 export function declare(id) {
   const params = element('textarea', { id: 'params', rows: '5', spellcheck: 'false', autocomplete: 'off', placeholder: JSON.stringify(algorithmOf(id).example_params) });
   return {
-    fields: [element('label', { for: 'params' }, 'Parameters ', element('span', { class: 'hint' }, 'algorithm_params, JSON')), params],
+    fields: [element('label', { for: 'params' }, GENERIC.params, element('span', { class: 'hint' }, GENERIC.paramsHint)), params],
     params: () => parse(params.value),
     fill: (before) => { params.value = JSON.stringify(before); },
   };
@@ -35,24 +36,24 @@ export function form(view) {
   const field = element('textarea', { id: 'any-input', rows: '8', spellcheck: 'false', autocomplete: 'off' });
   const known = algorithmOf(view.algorithm);
   const example = element('p', { class: 'fine' });
-  if (known) example.append('For example ', element('code', {}, JSON.stringify(known.example_input)));
+  if (known) example.append(GENERIC.example, element('code', {}, JSON.stringify(known.example_input)));
   else {
     fetch('/v1/algorithms').then((answer) => answer.json()).then(({ algorithms }) => {
       const vector = algorithms.find((one) => one.id === view.algorithm)?.test_vectors[0];
-      if (vector) example.append('A published example: ', element('code', {}, JSON.stringify(vector.input.party_inputs[0])));
+      if (vector) example.append(GENERIC.published, element('code', {}, JSON.stringify(vector.input.party_inputs[0])));
     }).catch(() => {}); // the form works without the example
   }
   return {
-    intro: [element('p', {}, 'This page has no form for this algorithm. Enter your input as JSON, with whole numbers only. The page cannot check whether your input fits the rules, and a sealed input cannot be changed: compare it with the published example.')],
-    fields: element('div', {}, element('label', { for: 'any-input' }, `Your input for ${isolated(view.algorithm)}`), field, example),
-    button: 'Review my input',
+    intro: [element('p', {}, GENERIC.intro)],
+    fields: element('div', {}, element('label', { for: 'any-input' }, GENERIC.input(isolated(view.algorithm))), field, example),
+    button: GENERIC.review,
     doubts: () => [],
     read() {
       try {
         return checked(check, view, parse(field.value, INPUT_DEPTH));
       } catch (fault) {
         field.focus();
-        throw new Error(`The input cannot be used: ${fault.message}.`);
+        throw new Error(GENERIC.unusable(fault.message));
       }
     },
   };

@@ -3,6 +3,7 @@
 
 import { algorithmOf } from './facts.js';
 import { encode, isObject } from './jcs.js';
+import { COMMON } from './texts.js';
 
 export const MOST = Number.MAX_SAFE_INTEGER;
 function kind(value) {
@@ -52,5 +53,5 @@ export const lines = (field) => field.value.split('\n').map((line) => line.trim(
 /** Says which line is there twice, or returns ''. */
 export function repeated(list) {
   const twice = list.find((one, i) => list.indexOf(one) < i);
-  return twice === undefined ? '' : `“${twice}” is there twice: give each its own name.`;
+  return twice === undefined ? '' : COMMON.twice(twice);
 }

@@ -1,6 +1,7 @@
 // The invitations of a deal, from the template of package invitation.
 
 import { facts, sealTime } from './facts.js';
+import { INVITATION } from './texts.js';
 
 const address = facts.public_url || location.origin;
 
@@ -8,11 +9,9 @@ const utc = (seconds) => `${new Date(seconds * 1000).toUTCString().slice(0, 22)}
 
 export const linkOf = (deal, token) => `${address}/d/${deal}#${token}`;
 
-const PUBLIC = 'The deal is public: everybody who knows its address sees who takes part, the terms and the result.\n';
-
-/** Returns title, message and PUBLIC as package invitation writes them. */
+/** Returns title, message and audience as package invitation writes them. */
 function wordsOf(from, title, message, audience) {
-  const words = `${title ? `Title: ${title}\n` : ''}${message ? `${from} writes:\n> ${message.replaceAll('\n', '\n> ')}\n` : ''}${audience ? PUBLIC : ''}`;
+  const words = `${title ? INVITATION.title(title) : ''}${message ? INVITATION.message(from, `> ${message.replaceAll('\n', '\n> ')}`) : ''}${audience ? INVITATION.public : ''}`;
   return words && `${words}\n`;
 }
 

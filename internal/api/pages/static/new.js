@@ -7,9 +7,10 @@ import { invitation, linkOf } from './invite.js';
 import { again, apiKey, created, made, saveFile, seats } from './keep.js';
 import { keyProblem } from './p256.js';
 import { randomHex } from './seal.js';
+import { COMMON, NEW } from './texts.js';
 import { isolated, name, names } from './words.js';
 
-const LENGTHS = [[120, '2 minutes'], [300, '5 minutes'], [900, '15 minutes'], [3600, '1 hour'], [86400, '1 day'], [3 * 86400, '3 days'], [7 * 86400, '1 week']];
+const LENGTHS = [120, 300, 900, 3600, 86400, 3 * 86400, 7 * 86400].map((seconds, i) => [seconds, NEW.lengths[i]]);
 
 const MOST_ORGANISED = 500; // names that the page acts for; fairpactctl deal raffle takes more
 const MOST_SHOWN = 100; // invitations on the page; the saved file has all
@@ -23,7 +24,7 @@ let unanswered = null; // {said, key, body} of a creation whose answer was lost;
 function offerKinds() {
   byId('kinds').append(...facts.algorithms.map((one, i) => element('label', { class: 'choice' },
     element('input', { type: 'radio', name: 'algorithm', value: one.id, checked: i === 0 }),
-    element('span', {}, one.title, element('span', { class: 'hint' }, `${one.purpose}; ${one.min_parties} to ${one.max_parties} parties`)))));
+    element('span', {}, one.title, element('span', { class: 'hint' }, NEW.kind(one))))));
   for (const [id, preset, first] of [['commit-seconds', 86400, 1], ['reveal-seconds', 86400, 1], ['draw-seconds', 900, 0]]) {
     byId(id).append(...LENGTHS.slice(first).map(([seconds, words]) => element('option', { value: String(seconds), selected: seconds === preset }, words)));
   }
@@ -50,10 +51,10 @@ function showOrganised() {
   byId('draw-part').hidden = !organised();
   document.querySelector('.by-parties').hidden = organised();
   byId('part').hidden = organised();
-  byId('names-hint').textContent = organised() ? 'one name per line; a name may appear more than once' : 'one name per line; the first is you';
+  byId('names-hint').textContent = organised() ? NEW.namesOfAll : NEW.namesAndYou;
 }
 
-const show = () => showPart().catch(() => { byId('new-problem').textContent = 'The connection is lost. Load the page again.'; });
+const show = () => showPart().catch(() => { byId('new-problem').textContent = NEW.formLost; });
 
 /** Enters the terms of an ended deal. Its invitations are dead, so this tab forgets them. */
 async function refill({ deal, algorithm, params, mode: who, retention, title, message, names: parties }) {
@@ -75,7 +76,7 @@ function checkLists() {
   const { min_parties: least, max_parties: most } = algorithmOf(kind());
   const names = lines(byId('names'));
   const limit = organised() ? MOST_ORGANISED : most;
-  byId('names').setCustomValidity(names.length < least || names.length > limit ? `Give ${least} to ${limit} names, one per line. You gave ${names.length}.` : organised() ? '' : repeated(names));
+  byId('names').setCustomValidity(names.length < least || names.length > limit ? NEW.giveNames(least, limit, names.length) : organised() ? '' : repeated(names));
   part?.check?.();
 }
 
@@ -85,9 +86,9 @@ function partyKeys(labels) {
   for (const line of lines(byId('keys'))) {
     const [, who, key] = /^(.+?)\s+(\S+)$/.exec(line) ?? [];
     const party = labels.indexOf(who);
-    if (party < 0) throw new Error(`Under “Keys of the parties”, the line “${line}” has no key, or its name is not one of the names above. Write a name, a space and the key.`);
-    if (keyProblem(key)) throw new Error(`The key of ${isolated(who)} ${keyProblem(key)}.`);
-    if (keys[party]) throw new Error(`A key of ${isolated(who)} is there twice.`);
+    if (party < 0) throw new Error(NEW.noKeyInLine(line));
+    if (keyProblem(key)) throw new Error(NEW.wrongKey(isolated(who), keyProblem(key)));
+    if (keys[party]) throw new Error(NEW.keyTwice(isolated(who)));
     keys[party] = key;
   }
   return keys.some(Boolean) ? keys : undefined;
@@ -157,7 +158,7 @@ async function actForAll(offer) {
   const { act } = await import('./raffle.js');
   await act(offer.deal, offer.raffle, (done, all) => {
     Object.assign(byId('acting-progress'), { max: all, value: done });
-    byId('acting-status').textContent = `${done < all / 2 ? 'Sealing' : 'Opening'}: ${Math.round(100 * done / all)} %`;
+    byId('acting-status').textContent = NEW.acting(done >= all / 2, Math.round(100 * done / all));
   }, (trouble) => { if (trouble) byId('acting-status').textContent = trouble; });
   made.set(offer.deal, { ...offer, raffle: undefined, watched: true });
   location.assign(`/r/${encodeURIComponent(offer.deal)}`);
@@ -168,31 +169,31 @@ function showMade({ deal, own, warning, texts, audience }) {
   byId('watch-link').href = byId('watch-link').textContent = `${facts.public_url || location.origin}/r/${deal}`;
   byId('make').hidden = true;
   byId('made').hidden = false;
-  if (!made.get(deal)) byId('kept').textContent = 'Save all invitations now: this browser keeps none.'; // its storage is off or full
+  if (!made.get(deal)) byId('kept').textContent = NEW.notKept; // its storage is off or full
   byId('own-seat').href = `/d/${encodeURIComponent(deal)}#${own}`;
   // The own link names this origin, not the public URL: the browser stores sealed inputs by origin.
   const ownLink = byId('own-seat').href;
   byId('own-link').value = ownLink;
-  byId('copy-own').replaceChildren(copyButton('your own link', () => ownLink));
+  byId('copy-own').replaceChildren(copyButton(NEW.ownLink, () => ownLink));
   byId('advice').hidden = !warning;
-  byId('advice').querySelector('p').textContent = warning ? `${warning}.` : '';
+  byId('advice').querySelector('p').textContent = warning ? NEW.advice(warning) : '';
   byId('invitations').replaceChildren(...texts.slice(0, MOST_SHOWN).map(({ label, link, text }) => {
-    const share = navigator.share ? element('button', { type: 'button', class: 'copy', 'aria-label': `Share the invitation of ${isolated(label)}`, onclick: () => navigator.share({ text }).catch(() => {}) }, 'Share') : null;
-    return element('li', { class: 'card' }, element('h3', {}, name(label)), element('p', { class: 'actions' }, copyButton(`the invitation of ${isolated(label)}`, () => text, 'Copy the invitation'), link && copyButton(`only the link of ${isolated(label)}`, () => link, 'Copy only the link'), share),
-      element('textarea', { readonly: true, rows: '6', 'aria-label': `Invitation of ${isolated(label)}` }, text));
+    const share = navigator.share ? element('button', { type: 'button', class: 'copy', 'aria-label': NEW.shareOf(isolated(label)), onclick: () => navigator.share({ text }).catch(() => {}) }, NEW.share) : null;
+    return element('li', { class: 'card' }, element('h3', {}, name(label)), element('p', { class: 'actions' }, copyButton(NEW.invitationOf(isolated(label)), () => text, NEW.copyInvitation), link && copyButton(NEW.linkOf(isolated(label)), () => link, NEW.copyLink), share),
+      element('textarea', { readonly: true, rows: '6', 'aria-label': NEW.invitation(isolated(label)) }, text));
   }));
-  if (texts.length > MOST_SHOWN) byId('invitations').append(element('li', { class: 'fine' }, `and ${texts.length - MOST_SHOWN} more: save all invitations now, since a reload may lose them.`));
+  if (texts.length > MOST_SHOWN) byId('invitations').append(element('li', { class: 'fine' }, NEW.moreInvitations(texts.length - MOST_SHOWN)));
   byId('save-invitations').onclick = () => saveFile(`fairpact-${deal}-invitations.json`, JSON.stringify({ deal_id: deal, own_link: ownLink, invitations: texts }, null, 2));
   byId('cancel').onclick = () => once(byId('cancel'), () => cancel(deal).catch((fault) => { byId('cancel-problem').textContent = fault.message; }));
   byId('made-title').focus();
 }
 
 async function cancel(deal) {
-  const answer = await call('POST', `/v1/deals/${encodeURIComponent(deal)}/cancel`, { token: apiKey.get() }).catch(() => { throw new Error('The connection is lost. Try again.'); });
-  if (codeOf(answer) === 'CANNOT_CANCEL') throw new Error('Somebody else has sealed already, so nobody can cancel this deal any more.');
+  const answer = await call('POST', `/v1/deals/${encodeURIComponent(deal)}/cancel`, { token: apiKey.get() }).catch(() => { throw new Error(COMMON.lost); });
+  if (codeOf(answer) === 'CANNOT_CANCEL') throw new Error(NEW.cannotCancel);
   if (!answer.ok) throw new Error(problemOf(answer));
   forgetDeal(deal);
-  byId('made').replaceChildren(element('h1', { tabindex: '-1', id: 'made-title' }, 'The deal is cancelled'), element('p', { class: 'lead' }, 'Its invitations are dead, and nobody is at fault. ', element('a', { href: '/new' }, 'Make another deal')));
+  byId('made').replaceChildren(element('h1', { tabindex: '-1', id: 'made-title' }, NEW.cancelled), element('p', { class: 'lead' }, NEW.cancelledMeans, element('a', { href: '/new' }, NEW.another)));
   byId('made-title').focus();
 }
 
@@ -209,7 +210,7 @@ byId('new-form').addEventListener('submit', (event) => {
     try {
       await make();
     } catch (fault) {
-      byId('new-problem').textContent = fault instanceof TypeError ? 'The connection is lost. Try again.' : fault.message;
+      byId('new-problem').textContent = fault instanceof TypeError ? COMMON.lost : fault.message;
     }
   });
 });
@@ -231,12 +232,12 @@ byId('mine').hidden = mine.length === 0;
 byId('mine').querySelector('ul').append(...mine.map((deal) => {
   const [seat, offer] = [seats.get(deal), made.get(deal)];
   const title = seat?.title ?? offer?.title;
-  const link = element('a', { href: offer?.watched || offer?.raffle ? `/r/${encodeURIComponent(deal)}` : `/d/${encodeURIComponent(deal)}${seat || !offer ? '' : `#${offer.own}`}` }, title ? name(title) : ['A deal with ', ...names((offer?.texts ?? []).map(({ label }) => label), 4)]);
-  const button = (words, act) => element('button', { type: 'button', class: 'copy', 'aria-label': `${words}: ${isolated(link.textContent)}`, onclick: act }, words);
-  const row = element('li', { class: 'actions' }, link, offer?.raffle ? button('Continue', () => actForAll(offer)) : offer && !offer.watched && button('Invitations', () => {
+  const link = element('a', { href: offer?.watched || offer?.raffle ? `/r/${encodeURIComponent(deal)}` : `/d/${encodeURIComponent(deal)}${seat || !offer ? '' : `#${offer.own}`}` }, title ? name(title) : NEW.dealWith(names((offer?.texts ?? []).map(({ label }) => label), 4)));
+  const button = (words, act) => element('button', { type: 'button', class: 'copy', 'aria-label': NEW.actOn(words, isolated(link.textContent)), onclick: act }, words);
+  const row = element('li', { class: 'actions' }, link, offer?.raffle ? button(NEW.continue, () => actForAll(offer)) : offer && !offer.watched && button(NEW.invitations, () => {
     created.set('', offer);
     location.reload();
-  }), button('Forget', () => {
+  }), button(NEW.forget, () => {
     forgetDeal(deal);
     row.remove();
     byId('mine').querySelector('summary').focus();

@@ -6,6 +6,7 @@ import { algorithmOf } from './facts.js';
 import { openingsIn, verifyText } from './submitted.js';
 import { parse } from './jcs.js';
 import { again, saveFile } from './keep.js';
+import { COMMON, RESULT } from './texts.js';
 import { names } from './words.js';
 
 let shown = ''; // identifies the panel on the page by state and certificate
@@ -26,7 +27,7 @@ export async function showResult({ view, party, page, seat, own, consented, end 
   } catch { /* the picture shows what is known */ }
   if (shown !== key) return; // a newer state replaced the panel
   const result = view.state === 'VOID'
-    ? [element('p', {}, `Nothing was settled. The signed certificate says who caused that.${view.commits_closed_at ? '' : ' No sealed input was opened.'} `, tryAgain(view, party))]
+    ? [element('p', {}, RESULT.voidMeans(view.commits_closed_at), tryAgain(view, party))]
     : await page.picture(view, party, inputs);
   if (shown !== key) return;
   const again = () => {
@@ -37,13 +38,13 @@ export async function showResult({ view, party, page, seat, own, consented, end 
     consented();
     again();
   }) : null;
-  panel(view.state === 'VOID' ? 'The deal is void' : 'The result', result, own && page.own ? element('details', { id: 'own-input' }, element('summary', {}, 'What you sealed'), page.own(view, own.input)) : null, view.certificate_id ? proof({ view, party, seat, own, sight, show }) : element('p', {}, 'The certificate is being signed…'), end);
+  panel(view.state === 'VOID' ? RESULT.void : COMMON.result, result, own && page.own ? element('details', { id: 'own-input' }, element('summary', {}, COMMON.whatYouSealed), page.own(view, own.input)) : null, view.certificate_id ? proof({ view, party, seat, own, sight, show }) : element('p', {}, RESULT.signing), end);
 }
 
 /** Returns a link to a new deal with the same terms, which this party makes. The new deal has links of its own. */
 export const tryAgain = ({ deal_id: deal, algorithm, algorithm_params: params, mode, retention, title, message, parties, contents_deleted: deleted }, party) => deleted ? null : element('a', {
   href: '/new', id: 'try-again', onclick: () => again.set('', { deal, algorithm, params, mode, retention, title, message, names: [parties[party], ...parties.filter((p) => p.index !== party)].map((p) => p.label) }),
-}, 'Try again with the same terms and new links');
+}, RESULT.tryAgain);
 
 /** Returns who sees the inputs of an ended deal: 'all' parties; all after 'consent'; 'nobody'; or 'needless' if the result follows from the declared values. */
 function sightOf({ state, mode, retention, algorithm, contents_deleted: deleted }) {
@@ -57,16 +58,9 @@ function sightOf({ state, mode, retention, algorithm, contents_deleted: deleted 
 /** Consents, or repeats the consent. Returns the parties that have not consented. */
 async function consent(seat, { input, salt }) {
   const answer = await seat.act('disclose', { input, salt });
-  if (!answer.ok) throw new Error(answer.json?.error ?? 'The service did not take the consent.');
+  if (!answer.ok) throw new Error(answer.json?.error ?? RESULT.noConsent);
   return answer.json.missing;
 }
-
-const PROVES = {
-  all: 'The file also holds the inputs of all parties, so anybody who has it can compute the result again: it is as private as they are.',
-  needless: 'The result follows from the declared values, which the file holds, so anybody who has it can compute the result again.',
-  consent: 'The file does not prove that the result is right: until all parties show their inputs, that is the operator’s word.',
-  nobody: 'The file does not prove that the result is right: no inputs are shown, so that is the operator’s word.',
-};
 
 /** Returns the buttons that save and verify the bundle, and what lets all parties check a sealed deal. */
 function proof({ view, party, seat, own, sight, show }) {
@@ -83,16 +77,16 @@ function proof({ view, party, seat, own, sight, show }) {
     }),
   }, words);
   return [
-    element('h2', {}, 'Proof'),
-    element('p', {}, 'One file proves to anybody who knows this service’s key that the service signed this and logged it, even if the service is gone. ', view.state === 'VOID' ? 'Who missed a deadline is the service’s word.' : PROVES[sight]),
+    element('h2', {}, COMMON.proof),
+    element('p', {}, COMMON.proves, view.state === 'VOID' ? RESULT.missedDeadline : RESULT.proves[sight]),
     element('p', { class: 'actions' },
-      act('save-bundle', 'Download the proof', (text) => {
+      act('save-bundle', COMMON.saveProof, (text) => {
         const file = `fairpact-${view.deal_id}-proof.json`;
         saveFile(file, text);
-        saved.textContent = `Saved as ${file}. Whoever gets it can check it at ${location.host}${location.pathname}.`;
+        saved.textContent = RESULT.saved(file, location.host + location.pathname);
       }),
-      act('verify-bundle', 'Check it in this browser', async (text) => verifyText(withInput(text, own), report, new Map(own?.seat_key ? [[party, own.seat_key.public]] : []), await openingsIn(files)))),
-    element('p', { class: 'hint' }, `The check here uses the keys that this deployment, ${location.host}, names. To use keys of your own, take the file to `, element('a', { href: '/#verify' }, 'the whole verifier'), '.'),
+      act('verify-bundle', COMMON.check, async (text) => verifyText(withInput(text, own), report, new Map(own?.seat_key ? [[party, own.seat_key.public]] : []), await openingsIn(files)))),
+    element('p', { class: 'hint' }, RESULT.whoseKeys(location.host, element('a', { href: '/#verify' }, COMMON.wholeVerifier))),
     saved, report, show,
     sight === 'consent' || (sight === 'nobody' && view.state !== 'VOID') ? exchange(view, party, own, files) : null,
   ];
@@ -100,15 +94,14 @@ function proof({ view, party, seat, own, sight, show }) {
 
 /** Returns the offer to show this party's input to the other parties. */
 function showing({ view, party, seat, own, missing }, done) {
-  const title = element('h2', {}, 'Let all parties check the result');
+  const title = element('h2', {}, RESULT.letAllCheck);
   if (missing) {
-    return element('div', { id: 'showing' }, title, element('p', { id: 'missing' }, 'You have consented. Still missing: ', ...names(missing.map((i) => view.parties[i].label)),
-      '. Nobody sees an input until all have consented: load this page again later.'));
+    return element('div', { id: 'showing' }, title, element('p', { id: 'missing' }, RESULT.consented(names(missing.map((i) => view.parties[i].label)))));
   }
-  if (!own) return element('div', { id: 'showing' }, title, element('p', {}, 'If all parties consent, each sees the inputs of all. This browser does not hold what you sealed: consent where you sealed it.'));
+  if (!own) return element('div', { id: 'showing' }, title, element('p', {}, RESULT.consentElsewhere));
   const problem = element('p', { class: 'say bad', role: 'alert' });
   return element('div', { id: 'showing' }, title,
-    element('p', {}, 'If all parties consent, each sees the inputs of all, and can compute the result again. Until then nobody sees yours. A consent cannot be taken back.'),
+    element('p', {}, RESULT.consentMeans),
     element('p', { class: 'actions' }, element('button', {
       type: 'button', class: 'second', id: 'disclose', onclick: (event) => once(event.target, async () => {
         try {
@@ -118,17 +111,17 @@ function showing({ view, party, seat, own, missing }, done) {
           problem.textContent = fault.message;
         }
       }),
-    }, 'Show my input, once all consent')), problem);
+    }, RESULT.consent)), problem);
 }
 
 /** Returns the exchange of openings without the service. */
 function exchange(view, party, own, files) {
-  return element('details', { id: 'exchange' }, element('summary', {}, 'Check it among yourselves, without the service'),
-    element('p', {}, 'Each party saves what it opened, and sends the file to those whom it lets see its input. With the files of all, the check above computes the result again.'),
+  return element('details', { id: 'exchange' }, element('summary', {}, RESULT.exchange),
+    element('p', {}, RESULT.exchangeMeans),
     own ? element('p', { class: 'actions' }, element('button', {
       type: 'button', class: 'second', id: 'save-opening', onclick: () => saveFile(`fairpact-${view.deal_id}-opening-${party}.json`, JSON.stringify({ deal_id: view.deal_id, party, input: own.input, salt: own.salt }, null, 2)),
-    }, 'Save my opening'), element('span', { class: 'hint' }, 'It shows your input, and holds no key.')) : null,
-    element('label', { for: 'openings' }, 'Openings of the others ', element('span', { class: 'hint' }, 'any number of files, for the check above')), files);
+    }, RESULT.saveOpening), element('span', { class: 'hint' }, RESULT.saveOpeningHint)) : null,
+    element('label', { for: 'openings' }, RESULT.openings, element('span', { class: 'hint' }, RESULT.openingsHint)), files);
 }
 
 /** Returns the bundle with the party's input, so that the verification checks the input too. Returns it unchanged if own is not set. */

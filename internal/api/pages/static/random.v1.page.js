@@ -6,17 +6,18 @@ import { drawTime } from './facts.js';
 import { checked, missing } from './inputcheck.js';
 import { nonceDigest, ticketsOf } from './random.v1.js';
 import { randomHex } from './seal.js';
+import { COMMON, DRAW } from './texts.js';
 import { localTime, name } from './words.js';
 
 const MOST_TICKETS = 20;
 
-export const opens = 'Your number opens by itself';
+export const { opens } = DRAW;
 
-export const title = (labels) => ['A draw between ', ...labels];
+export const { title } = DRAW;
 
 /** The page adds the beacon round to the params. */
 export const declare = () => ({
-  fields: element('p', { class: 'hint' }, 'The deal records neither the purpose of the draw, nor whether the party that is drawn wins or loses: agree on both first. The draw is made after both times below, even if all parties are early. Once it is made, all parties see the random numbers of all, so that each can compute it again.'),
+  fields: element('p', { class: 'hint' }, DRAW.declare),
   params: () => ({}),
 });
 
@@ -30,12 +31,12 @@ export function check(_, input) {
 
 export function form(view) {
   return {
-    intro: [element('p', {}, `One of ${view.parties.length} is drawn: your chance is 1 in ${view.parties.length}. You have nothing to choose: this page makes a random number for you. The draw mixes the numbers of all parties with a value of a public beacon. The round of the beacon is already fixed: it is published at ${localTime(drawTime(view))}.`,
-      drawTime(view) > view.reveal_deadline ? ' By then all have opened. ' : ' ',
-      view.retention === 'purge' ? 'The service then deletes the numbers, so the outcome is the operator’s word unless the parties compare what they kept.'
-        : 'Then all parties see the numbers of all, and anybody who has the proof can compute the draw again.')],
+    intro: [element('p', {}, DRAW.chance(view.parties.length, localTime(drawTime(view))),
+      drawTime(view) > view.reveal_deadline ? DRAW.allOpened : ' ',
+      view.retention === 'purge' ? DRAW.deletes
+        : DRAW.allSee)],
     fields: null,
-    button: 'Take part in the draw',
+    button: DRAW.takePart,
     read: () => checked(check, view, { nonce: randomHex(32) }),
   };
 }
@@ -49,17 +50,17 @@ export async function picture(view, party, inputs) {
   const numbers = inputs.every(Boolean); // the page has the numbers of all parties
   const agrees = order[0] === winner && all[winner] === ticket && (!numbers || await nonceDigest(inputs) === digest);
   return [
-    element('p', { class: 'headline', id: 'drawn' }, winner === party ? element('strong', {}, 'You are drawn.') : [element('strong', {}, name(label)), ' is drawn.']),
-    party === null || winner === party ? null : element('p', { id: 'not-drawn' }, 'You were not drawn.'),
-    element('h2', {}, 'Why it is fair'),
-    element('p', {}, view.acted_by ? 'The organiser made the numbers of all, so chance comes from the beacon alone. ' : '', `Each party’s ticket follows from the numbers of all parties and from the public beacon’s value of ${localTime(drawTime(view))}, round ${beacon.round}. The lowest ticket wins.`,
-      drawTime(view) > view.commits_closed_at ? ' By the times that the service states, all numbers were sealed before that value existed.' : ' That value was public before all had sealed: whoever opened last could know the winner first.',
-      !agrees ? ' This page has computed other tickets: do not rely on this result.'
-        : numbers ? ' This page has computed the tickets again from the numbers of all, and found the same winner.'
-          : ' This page has computed the tickets again, but without the numbers of all: their digest is the operator’s word.'),
+    element('p', { class: 'headline', id: 'drawn' }, winner === party ? element('strong', {}, DRAW.youAreDrawn) : DRAW.isDrawn(element('strong', {}, name(label)))),
+    party === null || winner === party ? null : element('p', { id: 'not-drawn' }, DRAW.youAreNot),
+    element('h2', {}, COMMON.whyFair),
+    element('p', {}, view.acted_by ? DRAW.organiser : '', DRAW.lowest(localTime(drawTime(view)), beacon.round),
+      drawTime(view) > view.commits_closed_at ? DRAW.sealedBefore : DRAW.knownBefore,
+      !agrees ? DRAW.otherTickets
+        : numbers ? DRAW.sameWinner
+          : DRAW.withoutNumbers),
     element('table', { class: 'tickets' },
-      element('caption', {}, labels.length > shown.length ? `The first of ${labels.length} tickets${party === null ? '' : ', and yours'}` : 'The tickets, lowest first'),
-      element('thead', {}, element('tr', {}, ['Place', 'Party', 'Ticket'].map((head) => element('th', { scope: 'col' }, head)))),
+      element('caption', {}, labels.length > shown.length ? DRAW.firstTickets(labels.length, party !== null) : DRAW.tickets),
+      element('thead', {}, element('tr', {}, DRAW.columns.map((head) => element('th', { scope: 'col' }, head)))),
       element('tbody', {}, shown.map((i) => element('tr', { class: i === party ? 'you' : null },
         element('td', {}, String(order.indexOf(i) + 1)), element('th', { scope: 'row' }, youOr(labels[i], i === party)),
         element('td', {}, element('code', {}, `${all[i].slice(0, 12)}…`)))))),

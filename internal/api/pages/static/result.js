@@ -3,6 +3,7 @@
 import { byId, call, codeOf, copyButton, element, once, problemOf } from './dom.js';
 import { algorithmOf, drawTime, facts, pageOf } from './facts.js';
 import { saveFile } from './keep.js';
+import { COMMON, PUBLIC } from './texts.js';
 import { duration, localTime, name, names } from './words.js';
 
 const id = decodeURIComponent(location.pathname.split('/')[2]);
@@ -22,23 +23,22 @@ const seconds = () => (Date.now() + clock) / 1000;
 /** Returns when the deal changes next by time alone, and what happens then; undefined if it has ended. */
 function nextOf({ state, commit_deadline: commitBy, reveal_deadline: revealBy, parties, ...view }) {
   if (ENDED.includes(state)) return undefined;
-  if (state !== 'REVEALING') return [commitBy, 'left to seal'];
-  if (drawTime(view) && parties.every((p) => p.revealed)) return [drawTime(view), 'to the draw'];
-  return [revealBy, 'left to open'];
+  if (state !== 'REVEALING') return [commitBy, PUBLIC.left.seal];
+  if (drawTime(view) && parties.every((p) => p.revealed)) return [drawTime(view), PUBLIC.left.draw];
+  return [revealBy, PUBLIC.left.open];
 }
 
 function statusOf(deal) {
   const missing = (done) => deal.parties.filter((p) => !p[done]).length;
-  const who = (n) => (deal.acted_by ? 'the organiser' : n === 1 ? '1 party' : `${n} of ${deal.parties.length} parties`);
+  const who = (n) => (deal.acted_by ? PUBLIC.organiser : PUBLIC.parties(n, deal.parties.length));
   switch (deal.state) {
     case 'OPEN':
-    case 'COMMITTING': return [`Waiting for ${who(missing('committed'))} to seal.`];
-    case 'REVEALING': return [missing('revealed') ? `All is sealed. Waiting for ${who(missing('revealed'))} to open.`
-      : `All is sealed and opened. The public beacon draws, by its round ${deal.algorithm_params.beacon_round}.`];
-    case 'VOID': return ['Void: ', ...names((deal.void_flakers ?? []).map((i) => deal.parties[i].label)), ' missed a deadline or rejected. Nothing was settled.'];
-    case 'CANCELLED': return ['Cancelled by its initiator. Nothing was settled.'];
-    case 'EXPIRED': return ['Ended without a result. No party is at fault.'];
-    default: return [now.bundle ? 'Settled. The certificate of the result is signed and in the public log.' : 'Settled. The certificate is being signed.'];
+    case 'COMMITTING': return PUBLIC.toSeal(who(missing('committed')));
+    case 'REVEALING': return missing('revealed') ? PUBLIC.toOpen(who(missing('revealed'))) : PUBLIC.toDraw(deal.algorithm_params.beacon_round);
+    case 'VOID': return PUBLIC.void(names((deal.void_flakers ?? []).map((i) => deal.parties[i].label)));
+    case 'CANCELLED': return PUBLIC.cancelled;
+    case 'EXPIRED': return PUBLIC.expired;
+    default: return PUBLIC.settled(now.bundle);
   }
 }
 
@@ -47,26 +47,26 @@ function tick() {
   const [until, what] = nextOf(now.deal) ?? [];
   const out = byId('countdown');
   out.hidden = !until;
-  if (until) out.textContent = until > seconds() ? `${duration(until - seconds())} ${what}` : 'any moment now';
+  if (until) out.textContent = until > seconds() ? `${duration(until - seconds())} ${what}` : PUBLIC.now;
 }
 
 function describe(deal) {
   const subject = page.title(names(deal.parties.map((p) => p.label), 4), deal.algorithm_params, deal.algorithm);
-  const writer = deal.acted_by ? 'the organiser' : deal.parties[0].label;
+  const writer = deal.acted_by ? PUBLIC.organiser : deal.parties[0].label;
   byId('title').replaceChildren(...(deal.title ? [name(deal.title)] : subject));
   byId('subject').replaceChildren(...(deal.title ? subject : []));
   byId('message').hidden = !deal.message;
   byId('message').textContent = deal.message ?? '';
-  byId('writer').replaceChildren(...(deal.title || deal.message ? ['Written by ', name(writer), ', not by the service.'] : []), deal.acted_by ? ' One organiser acts for all names on the list.' : '');
+  byId('writer').replaceChildren(...(deal.title || deal.message ? PUBLIC.writtenBy(name(writer)) : []), deal.acted_by ? PUBLIC.actsForAll : '');
   byId('one-draw').hidden = !deal.acted_by;
-  document.title = `${deal.title ?? 'A public deal'}: Fairpact`;
+  document.title = PUBLIC.title(deal.title);
   byId('status').replaceChildren(...statusOf(deal));
   byId('status-box').dataset.phase = deal.state === 'VOID' ? 'void' : '';
   byId('parties').replaceChildren(...deal.parties.slice(0, MOST_LISTED).map((p) => element('li', {}, element('span', { class: 'label' }, name(p.label)),
-    deal.acted_by ? null : element('span', { class: `badge ${p.committed ? 'on' : ''}` }, p.revealed ? 'opened' : p.committed ? 'sealed' : 'not sealed'))));
+    deal.acted_by ? null : element('span', { class: `badge ${p.committed ? 'on' : ''}` }, PUBLIC.badges[p.revealed ? 'opened' : p.committed ? 'sealed' : 'missing']))));
   byId('more-parties').hidden = deal.parties.length <= MOST_LISTED;
-  byId('more-parties').textContent = `and ${deal.parties.length - MOST_LISTED} more; the proof names all ${deal.parties.length}`;
-  byId('times').replaceChildren(...[['Sealed by', deal.commit_deadline], ['Opened by', deal.reveal_deadline], ['Draw at', drawTime(deal)]]
+  byId('more-parties').textContent = PUBLIC.moreParties(deal.parties.length - MOST_LISTED, deal.parties.length);
+  byId('times').replaceChildren(...[[PUBLIC.sealedBy, deal.commit_deadline], [PUBLIC.openedBy, deal.reveal_deadline], [PUBLIC.drawAt, drawTime(deal)]]
     .filter(([, at]) => at).flatMap(([what, at]) => [element('dt', {}, what), element('dd', {}, localTime(at))]));
   tick();
 }
@@ -78,7 +78,7 @@ async function showResult({ deal, bundle }) {
   shown = key;
   const settled = deal.state === 'COMPUTED' || deal.state === 'CERTIFIED';
   const inputs = deal.parties.map((_, i) => bundle?.openings?.[i]?.input ?? null);
-  const picture = settled ? [element('h2', {}, 'The result'), ...await page.picture(deal, null, inputs)] : [];
+  const picture = settled ? [element('h2', {}, COMMON.result), ...await page.picture(deal, null, inputs)] : [];
   if (key === shown) byId('action').replaceChildren(...[...picture, ...(bundle ? proof(deal, bundle) : [])].flat(Infinity).filter(Boolean));
 }
 
@@ -88,13 +88,13 @@ function proof(deal, bundle) {
   const recomputes = bundle.openings || algorithmOf(deal.algorithm)?.may_reject;
   const check = element('button', {
     type: 'button', class: 'second', id: 'verify-bundle', onclick: () => once(check, async () => (await import('./submitted.js')).verifyText(text, report)),
-  }, 'Check it in this browser');
+  }, COMMON.check);
   return [
-    element('h2', {}, 'Proof'),
-    element('p', {}, 'One file proves to anybody who knows this service’s key that the service signed this and logged it, even if the service is gone. ',
-      deal.state === 'VOID' ? '' : recomputes ? 'With it anybody computes the result again.' : 'It holds no sealed input, so that the result follows from the inputs is the operator’s word to everybody but the parties.'),
-    element('p', { class: 'actions' }, element('button', { type: 'button', class: 'second', id: 'save-bundle', onclick: () => saveFile(`fairpact-${id}-proof.json`, text) }, 'Download the proof'), check),
-    element('p', { class: 'hint' }, `The check uses the keys that this deployment, ${location.host}, names. For keys of your own, take the file to `, element('a', { href: '/#verify' }, 'the whole verifier'), '.'),
+    element('h2', {}, COMMON.proof),
+    element('p', {}, COMMON.proves,
+      deal.state === 'VOID' ? '' : recomputes ? PUBLIC.recomputes : PUBLIC.operatorsWord),
+    element('p', { class: 'actions' }, element('button', { type: 'button', class: 'second', id: 'save-bundle', onclick: () => saveFile(`fairpact-${id}-proof.json`, text) }, COMMON.saveProof), check),
+    element('p', { class: 'hint' }, PUBLIC.whoseKeys(location.host, element('a', { href: '/#verify' }, COMMON.wholeVerifier))),
     report,
   ];
 }
@@ -134,7 +134,7 @@ async function follow() {
     }
     const read = answer?.ok || answer?.status === 304;
     failures = read ? 0 : failures + 1;
-    trouble(read ? '' : answer ? `The service cannot answer now (${problemOf(answer)}). Trying again.` : 'The connection is lost. Trying again.');
+    trouble(read ? '' : answer ? COMMON.busyTrying(problemOf(answer)) : COMMON.lostTrying);
     const over = now && (['EXPIRED', 'CANCELLED', 'CERTIFIED'].includes(now.deal.state) || (ENDED.includes(now.deal.state) && now.bundle));
     if (over) looks++;
     await new Promise((done) => { setTimeout(done, 1000 * (now ? pause(now, failures) : Math.min(2 ** failures, IDLE))); });
@@ -143,9 +143,9 @@ async function follow() {
 
 const address = `${facts.public_url || location.origin}/r/${id}`;
 byId('address').append(element('a', { href: address }, address));
-byId('copy-address').append(copyButton('the address of this page', () => address, 'Copy the address'));
+byId('copy-address').append(copyButton(PUBLIC.address, () => address, PUBLIC.copyAddress));
 byId('print').addEventListener('click', () => print());
 byId('qr').addEventListener('error', () => { byId('qr').hidden = true; });
 byId('qr').src = `/r/${encodeURIComponent(id)}/qr.svg`;
 setInterval(tick, 1000);
-follow().catch((fault) => trouble(`This page failed: ${fault.message}. Load it again.`));
+follow().catch((fault) => trouble(PUBLIC.failed(fault.message)));

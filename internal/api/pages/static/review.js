@@ -1,6 +1,7 @@
 // The step before sealing: the person sees the input as it would be sealed, and what is final.
 
 import { element, once } from './dom.js';
+import { REVIEW } from './texts.js';
 
 /** Shows the review. words: the input as nodes; doubts: lines that the person has to confirm; back: returns to the form; send: seals; timed: who could read it before it opens by itself, null if the party opens by hand. */
 export function review(panel, words, doubts, back, send, timed) {
@@ -10,16 +11,16 @@ export function review(panel, words, doubts, back, send, timed) {
     type: 'button', class: 'button', id: 'seal', onclick: () => once(button, async () => {
       problem.textContent = '';
       try {
-        if (doubts.length && !meant.checked) throw new Error('Tick the box above if you mean it, or change your input.');
+        if (doubts.length && !meant.checked) throw new Error(REVIEW.tickFirst);
         await send();
       } catch (fault) {
         problem.textContent = fault.message;
       }
     }),
-  }, 'Seal it');
-  panel('Seal this?', element('div', { class: 'card', id: 'reviewed' }, words,
+  }, REVIEW.seal);
+  panel(REVIEW.title, element('div', { class: 'card', id: 'reviewed' }, words,
     doubts.length ? [element('div', { class: 'warn' }, doubts.map((line) => element('p', {}, line))),
-      element('label', { class: 'choice' }, meant, element('span', {}, 'Yes, I mean it'))] : null,
-    problem, element('p', { class: 'actions' }, button, element('button', { type: 'button', class: 'second', id: 'change', onclick: back }, 'Change it'))),
-  element('p', {}, element('strong', {}, 'Sealing is final.'), ' Afterwards nobody can change this, you included. ', timed ? `It goes to the service encrypted. ${timed}` : 'It stays in this browser until all have sealed. Now only a code goes out that fixes it, and from which nobody can read it.'));
+      element('label', { class: 'choice' }, meant, element('span', {}, REVIEW.meant))] : null,
+    problem, element('p', { class: 'actions' }, button, element('button', { type: 'button', class: 'second', id: 'change', onclick: back }, REVIEW.change))),
+  element('p', {}, element('strong', {}, REVIEW.final), REVIEW.after, timed ? REVIEW.goesEncrypted(timed) : REVIEW.staysHere));
 }

@@ -4,6 +4,7 @@
 
 import { call, codeOf, problemOf } from './dom.js';
 import { parse } from './jcs.js';
+import { COMMON } from './texts.js';
 
 const LONGEST_WAIT = 45; // seconds, the service's limit of ?wait=
 const LONGEST_PAUSE = 30; // seconds, the longest pause between two attempts
@@ -83,7 +84,7 @@ export class Seat {
 
   /** Waits before a call is repeated: Retry-After or else 2^failures seconds, at most LONGEST_PAUSE. lookNow ends the wait early. */
   async retry(answer, failures) {
-    this.onTrouble(answer ? `The service cannot answer now (${problemOf(answer)}). Trying again.` : 'The connection is lost. Trying again.');
+    this.onTrouble(answer ? COMMON.busyTrying(problemOf(answer)) : COMMON.lostTrying);
     await this.pause(Number(answer?.headers.get('retry-after')) || 2 ** failures);
   }
 

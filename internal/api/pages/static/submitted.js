@@ -6,6 +6,7 @@ import { element } from './dom.js';
 import { isObject, parse } from './jcs.js';
 import { originKeys } from './keys.js';
 import { showReport } from './report.js';
+import { CHECK } from './texts.js';
 
 /** Shows the report on a bundle, or why the text cannot be checked. known: seat keys by party. openings: from openingsIn. */
 export async function verifyText(text, out, known = new Map(), openings = []) {
@@ -13,11 +14,11 @@ export async function verifyText(text, out, known = new Map(), openings = []) {
   delete out.dataset.valid;
   try {
     const bundle = parse(text, 34); // 32 levels of an input, and 2 of the bundle around it
-    if (!isBundle(bundle)) throw new Error('it is not a bundle. To check a certificate alone, use the verifier on the front page, which also needs the key and the tree head');
+    if (!isBundle(bundle)) throw new Error(CHECK.notABundle);
     const keys = await originKeys().catch(() => []); // the report says if there are no keys
     showReport(out, await verifyBundle({ bundle, keys, known, openings, issuer: location.host }), bundle.certificate);
   } catch (fault) {
-    out.replaceChildren(element('p', { class: 'say bad' }, `This file cannot be checked: ${fault.message}.`));
+    out.replaceChildren(element('p', { class: 'say bad' }, CHECK.cannotCheck(fault.message)));
   }
 }
 
@@ -26,10 +27,10 @@ export async function openingsIn({ files }) {
   return Promise.all([...files].map(async (file) => {
     try {
       const one = parse(await file.text(), 34); // 32 levels of an input, and 1 of the file around it
-      if (!isObject(one?.input) || typeof one.salt !== 'string' || !Number.isSafeInteger(one.party) || one.party < 0) throw new Error('it is not an opening of the form {"deal_id", "party", "input", "salt"}');
+      if (!isObject(one?.input) || typeof one.salt !== 'string' || !Number.isSafeInteger(one.party) || one.party < 0) throw new Error(CHECK.notAnOpening);
       return one;
     } catch (fault) {
-      throw new Error(`The file ${file.name} cannot be used: ${fault.message}`);
+      throw new Error(CHECK.cannotUse(file.name, fault.message));
     }
   }));
 }
