@@ -228,15 +228,21 @@ func (p *tab) enter(selector, keys string) {
 
 var axe = sync.OnceValues(func() ([]byte, error) { return os.ReadFile(e2e.Repo("e2e/testdata/axe-core/axe.min.js")) })
 
-// accessible fails the test if the current page violates WCAG level A or AA, or needs horizontal
-// scrolling. If FAIRPACT_SHOTS names a directory, it saves a picture of the page there.
-func (p *tab) accessible(name string) {
+// shot saves a picture of the page in the directory that FAIRPACT_SHOTS names, if any.
+func (p *tab) shot(name string) {
 	p.t.Helper()
 	if dir := os.Getenv("FAIRPACT_SHOTS"); dir != "" {
 		shot, err := chromedp.Call(p.ctx, cdpage.CaptureScreenshot, cdpage.CaptureScreenshotParams{CaptureBeyondViewport: new(true)})
 		e2e.Must(p.t, err)
 		e2e.Must(p.t, os.WriteFile(filepath.Join(dir, name+".png"), shot.Data, 0o600))
 	}
+}
+
+// accessible fails the test if the current page violates WCAG level A or AA, or needs horizontal
+// scrolling.
+func (p *tab) accessible(name string) {
+	p.t.Helper()
+	p.shot(name)
 	script, err := axe()
 	e2e.Must(p.t, err)
 	if !eval[bool](p, "Boolean(globalThis.axe)") {

@@ -536,7 +536,7 @@ func TestPageTakesASavedCopy(t *testing.T) {
 		p.hand("#sealed-file", e2e.JsonText(t, e2e.Body{"input": mine.Input, "salt": salt}))
 	}
 	bring("another")
-	p.until("another opening is refused", "document.querySelector('#action [role=alert]').textContent.includes('not the input')")
+	p.until("another opening is refused", "document.querySelector('#action [role=alert]').textContent.includes('not what was sealed')")
 	bring(mine.Salt)
 	p.reaches("sealed")
 	if n := eval[int](p, "performance.getEntriesByType('resource').filter(({name}) => name.endsWith('/declaration')).length"); n != 1 {

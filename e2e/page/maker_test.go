@@ -6,9 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/chromedp"
-
 	"github.com/fairpact/fairpact/e2e"
 )
 
@@ -29,6 +26,7 @@ func TestMakerFindsAndCancelsItsDeals(t *testing.T) {
 		other.open("/new", 390, "light")
 		other.until("the deal is listed", "!document.querySelector('#mine').hidden")
 		other.enter("#mine summary", "\r")
+		other.until("the list says what is to be done", "document.querySelector('#mine .badge').textContent === 'your turn'")
 		other.accessible("deals of this device phone light")
 		seat, err := url.Parse(eval[string](other, "document.querySelector('#mine a').href"))
 		e2e.Must(t, err)
@@ -100,20 +98,5 @@ func TestShapleyFormStartsSmall(t *testing.T) {
 	c.Want(200, "GET", "/v1"+strings.Replace(seat.Path, "/d/", "/deals/", 1), seat.Fragment, nil).Into(t, &v)
 	if got := e2e.JsonText(t, v.Params.Values); got != `{"A":10,"A,B":60,"A,B,C":120,"A,C":40,"B":20,"B,C":50,"C":30}` {
 		t.Errorf("the values are %s", got)
-	}
-}
-
-// Without JavaScript the pages show no dead form and no endless wait, but what to do instead.
-func TestPagesWithoutJavaScript(t *testing.T) {
-	_, p := browser(t)
-	if _, err := chromedp.Call(p.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
-		t.Fatal(err)
-	}
-	for path, dead := range map[string]string{"/new": "#new-form", "/d/d_x": "#loading"} {
-		p.open(path, 390, "light")
-		p.until("the page is there", "document.querySelector('noscript')")
-		if said, shown := p.text("noscript"), eval[bool](p, "getComputedStyle(document.querySelector('"+dead+"')).display !== 'none'"); shown || !strings.Contains(said, "needs JavaScript") {
-			t.Errorf("%s without JavaScript shows %s: %t, and says %q", path, dead, shown, said)
-		}
 	}
 }

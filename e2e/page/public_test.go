@@ -26,11 +26,9 @@ func TestARaffleByOneOrganiser(t *testing.T) {
 	list[7] = list[6] // two tickets
 	address := ""
 	e2e.InTime(t, 10*time.Second, func(lead time.Duration) bool {
-		organiser.open("/new", 1280, "light")
-		organiser.until("the form is there", "document.querySelector('#kinds input:checked')")
-		organiser.click("#kinds input[value=\"random.v1\"]")
-		organiser.until("the offer to act for all is there", "!document.querySelector('#organise-part').hidden")
-		organiser.enter("#organise", " ")
+		organiser.open("/", 1280, "light")
+		organiser.click("main a[href=\"/new#raffle\"]")
+		organiser.until("the form for a raffle is there", "document.querySelector('#organise')?.checked && document.querySelector('#organise').checkVisibility()")
 		organiser.set("#names", strings.Join(list, "\n"))
 		organiser.click("#words-part summary")
 		organiser.set("#title", title)

@@ -71,7 +71,12 @@ func TestEnterNeverSeals(t *testing.T) {
 	other := p.beside()
 	other.open("/new", 390, "dark")
 	other.until("the deal is listed", "!document.querySelector('#mine').hidden")
-	other.enter("#mine summary", "\r")
+	state := func(want string) {
+		t.Helper()
+		other.enter("#mine summary", "\r")
+		other.until("the list says "+want, "document.querySelector('#mine .badge').textContent === '"+want+"'")
+	}
+	state("1 of 2 have sealed")
 	other.accessible("my deals phone dark")
 	other.enter("#mine a", "\r")
 	other.reaches("sealed")
@@ -86,7 +91,20 @@ func TestEnterNeverSeals(t *testing.T) {
 	p.enter("#own-input summary", "\r")
 	says("#own-input", "70 %")
 	p.accessible("result with the own points phone light")
-	p.enter("#forget", "\r")
+	other.open("/new", 390, "dark")
+	other.until("the deal is listed", "!document.querySelector('#mine').hidden")
+	state("has a result")
+	other.accessible("my deals with a result phone dark")
+	other.enter("#mine button", "\r")
+	if kept := eval[string](other, "JSON.stringify(localStorage)"); strings.Contains(kept, "fairpact:seat:") || strings.Contains(kept, "fairpact:sealed:") {
+		t.Errorf("after the deal is forgotten the browser keeps %s", kept)
+	}
+	p.do(chromedp.Reload())
+	p.reaches("done")
+	p.until("the result is there without the points", "document.querySelector('#verify-bundle')")
+	if eval[bool](p, "Boolean(document.querySelector('#own-input'))") {
+		t.Error("a deal that was forgotten still shows what was sealed")
+	}
 	other.open("/new", 390, "dark")
 	other.until("the form is there", "document.querySelector('#kinds input:checked')")
 	if !eval[bool](other, "document.querySelector('#mine').hidden") {

@@ -129,7 +129,7 @@ func browses(r *http.Request) bool {
 func algorithms() string {
 	var rows strings.Builder
 	for _, a := range algorithm.All() {
-		fmt.Fprintf(&rows, "<div><dt>%s <code>%s</code></dt><dd>%s. %d to %d parties.</dd></div>\n",
+		fmt.Fprintf(&rows, "<div><dt><a href=\"/new#%[2]s\">%[1]s</a> <code>%[2]s</code></dt><dd>%[3]s. %[4]d to %[5]d parties.</dd></div>\n",
 			html.EscapeString(a.Purpose), a.ID, html.EscapeString(a.Name), a.MinParties, a.MaxParties)
 	}
 	return rows.String()

@@ -255,7 +255,7 @@ function ask(keyFile = null) {
   const node = element('form', { class: 'card', novalidate: true, id: 'input-form' }, form.fields, keyFile && [element('label', { for: 'seat-key' }, SEAT.keyFile), keyFile, element('p', { class: 'hint' }, SEAT.keyFileHint(element('code', {}, declared.declaration.party_keys[now.party])))], offer, problem, element('p', { class: 'actions' }, button,
     element('span', { class: 'hint' }, page.own ? SEAT.nothingSealed : SEAT.drawIsFinal)));
   node.addEventListener('input', () => { problem.textContent = ''; });
-  const open = () => panel(SEAT.yourInput, form.intro, otherKeys(), node, whatIfLeft());
+  const open = () => panel(SEAT.yourTurn, form.intro, otherKeys(), node, whatIfLeft());
   const send = async (one) => (keep(one) ? commit(one) : saveFirst(one)); // keep the input first: the service's answer may be lost
   node.addEventListener('submit', (event) => event.preventDefault());
   button.addEventListener('click', (event) => { // Enter in a field clicks a submit button, which only reviews

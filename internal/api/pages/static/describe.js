@@ -21,7 +21,7 @@ export function describe({ view, party, cautions }, page, chain, sealedFor) {
   byId('writer').textContent = view.parties[0].label;
   byId('cautions').hidden = cautions.length === 0 || you.committed;
   byId('cautions').querySelector('ul').replaceChildren(...cautions.map((text) => element('li', {}, inWords(text, view))));
-  showParties(view, party);
+  showParties(view, party, cautions);
   const times = [[ABOUT.sealBy, view.commit_deadline], sealedFor ? [ABOUT.opensByItself, sealTime(view.commit_deadline)] : [ABOUT.openBy, view.reveal_deadline], ...(drawTime(view) ? [[ABOUT.drawAt, drawTime(view)]] : [])];
   byId('calendar').hidden = !(view.state in STEP) || STEP[view.state] === 2;
   byId('calendar').onclick = () => saveFile(`fairpact-${view.deal_id}.ics`, calendarOf(view.deal_id, byId('title').textContent, times), 'text/calendar');
@@ -35,7 +35,7 @@ export function describe({ view, party, cautions }, page, chain, sealedFor) {
     ...(chain && drawTime(view) ? fact(ABOUT.randomValue, round(view.algorithm_params.beacon_round, chain, 'chain')) : []),
     ...(sealedFor ? fact(ABOUT.opensSeals, round(sealRound(view.commit_deadline), sealedFor, 'seal-chain'), sealedFor === QUICKNET.hash ? '' : ABOUT.couldOpen) : []),
     ...(view.audience ? fact(ABOUT.whoSeesDeal, ...ABOUT.everybody(element('a', { href: `/r/${view.deal_id}`, id: 'public-page' }, ABOUT.publicPage))) : []),
-    ...fact(ABOUT.whoSeesInputs, whoSees(view, about), ABOUT.operatorSees),
+    ...fact(ABOUT.whoSeesSealed, whoSees(view, about), ABOUT.operatorSees),
     ...fact(ABOUT.afterwards, view.contents_deleted ? ABOUT.contentsDeleted : view.retention === 'purge' ? ABOUT.purges : ABOUT.keeps));
 }
 
@@ -54,10 +54,12 @@ function inWords(text, view) {
 
 const fact = (what, ...value) => [element('dt', {}, what), element('dd', {}, value)];
 
-function showParties(view, party) {
+/** Shows the parties, with their numbers where the service cautions that two labels look alike. */
+function showParties(view, party, cautions) {
+  const alike = cautions.flatMap((text) => /^parties (\d+) and (\d+) have labels/.exec(text)?.slice(1).map(Number) ?? []);
   const order = [view.parties[party], ...view.parties.filter((p) => p.index !== party)];
   byId('parties').replaceChildren(...order.slice(0, MOST_LISTED).map((p) => element('li', { class: p.index === party ? 'you' : null },
-    element('span', { class: 'label' }, name(p.label), p.index === party ? COMMON.thisIsYou : '', element('span', { class: 'hint' }, ABOUT.party(p.index))),
+    element('span', { class: 'label' }, name(p.label), p.index === party ? COMMON.thisIsYou : '', alike.includes(p.index) ? element('span', { class: 'hint' }, ABOUT.party(p.index)) : null),
     element('span', { class: `badge ${p.revealed || p.committed ? 'on' : ''}` }, ABOUT.badges[p.revealed ? 'opened' : p.committed ? 'sealed' : view.state === 'VOID' ? 'late' : 'missing']))));
   const rest = view.parties.length - MOST_LISTED;
   byId('more-parties').hidden = rest <= 0;

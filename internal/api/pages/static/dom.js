@@ -59,4 +59,5 @@ export async function call(method, path, { token, body, header = {}, signal } = 
 /** Returns the service's error code, or undefined if the answer has none. An error that a proxy answers has no code. */
 export const codeOf = (answer) => /^([A-Z_]+): /.exec(answer.json?.error)?.[1];
 
-export const problemOf = (answer) => answer.json?.error ?? `the service answered ${answer.status}`;
+/** Returns what the service says is wrong, without its code, which is for programs. */
+export const problemOf = (answer) => answer.json?.error?.replace(/^[A-Z_]+: /, '') ?? `the service answered ${answer.status}`;

@@ -5,6 +5,7 @@ import { algorithmOf, facts, pageOf, roundAfter } from './facts.js';
 import { lines, repeated } from './inputcheck.js';
 import { invitation, linkOf } from './invite.js';
 import { again, apiKey, created, made, saveFile, seats } from './keep.js';
+import { listDeals } from './mine.js';
 import { keyProblem } from './p256.js';
 import { randomHex } from './seal.js';
 import { COMMON, NEW } from './texts.js';
@@ -28,6 +29,13 @@ function offerKinds() {
   for (const [id, preset, first] of [['commit-seconds', 86400, 1], ['reveal-seconds', 86400, 1], ['draw-seconds', 900, 0]]) {
     byId(id).append(...LENGTHS.slice(first).map(([seconds, words]) => element('option', { value: String(seconds), selected: seconds === preset }, words)));
   }
+}
+
+/** Chooses what the address names: /new#raffle, or the id of an algorithm. */
+function choose(wanted) {
+  const { id } = facts.algorithms.find((one) => (wanted === 'raffle' ? one.needs_beacon : one.id === wanted)) ?? {};
+  for (const field of byId('kinds').querySelectorAll('input')) field.checked ||= field.value === id;
+  byId('organise').checked = wanted === 'raffle';
 }
 
 /** Shows the fields of the chosen algorithm. What was entered for another one is kept. */
@@ -227,23 +235,10 @@ byId('keys-part').hidden = !facts.public_url; // a service without a public addr
 byId('once-part').hidden = !facts.public_url;
 byId('act-once').checked = Boolean(facts.public_url);
 offerKinds();
-const mine = [...new Set([...made.deals(), ...seats.deals()])];
-byId('mine').hidden = mine.length === 0;
-byId('mine').querySelector('ul').append(...mine.map((deal) => {
-  const [seat, offer] = [seats.get(deal), made.get(deal)];
-  const title = seat?.title ?? offer?.title;
-  const link = element('a', { href: offer?.watched || offer?.raffle ? `/r/${encodeURIComponent(deal)}` : `/d/${encodeURIComponent(deal)}${seat || !offer ? '' : `#${offer.own}`}` }, title ? name(title) : NEW.dealWith(names((offer?.texts ?? []).map(({ label }) => label), 4)));
-  const button = (words, act) => element('button', { type: 'button', class: 'copy', 'aria-label': NEW.actOn(words, isolated(link.textContent)), onclick: act }, words);
-  const row = element('li', { class: 'actions' }, link, offer?.raffle ? button(NEW.continue, () => actForAll(offer)) : offer && !offer.watched && button(NEW.invitations, () => {
-    created.set('', offer);
-    location.reload();
-  }), button(NEW.forget, () => {
-    forgetDeal(deal);
-    row.remove();
-    byId('mine').querySelector('summary').focus();
-  }));
-  return row;
-}));
+choose(location.hash.slice(1));
+byId('loading').hidden = true;
+byId('new-form').hidden = false;
+listDeals(actForAll, forgetDeal);
 const terms = again.get();
 const before = created.get();
 if (terms) refill(terms);
