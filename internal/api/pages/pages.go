@@ -18,6 +18,8 @@ import (
 	"maps"
 	"net/http"
 	"path"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/yuin/goldmark"
@@ -66,7 +68,7 @@ func Pages(d docs.Deployment) map[string]http.Handler {
 	// The path of the assets contains a hash of all, so that browsers may cache them without revalidation.
 	version := hex.EncodeToString(digest.Sum(nil)[:6])
 	values := map[string]string{"assets": "/assets/" + version, "algorithms": algorithms(), "facts": html.EscapeString(facts(d.Chain, d.PublicURL, files))}
-	fill := func(name string) string { return algorithm.Fill(string(files[name]), values) }
+	fill := func(name string) string { return algorithm.Fill(preloading(files, name), values) }
 	page := func(name string) http.Handler { return page([]byte(fill(name))) }
 	pages := docs.Pages(d)
 	for path, text := range map[string]string{"/protocol": docs.Protocol, "/trust": docs.Trust(d.Chain), "/compare": docs.Compare, "/use-cases": docs.UseCases} {
@@ -84,6 +86,28 @@ func Pages(d docs.Deployment) map[string]http.Handler {
 		"/assets/{version}/{file}": assets(files, version),
 	})
 	return pages
+}
+
+var (
+	script   = regexp.MustCompile(`<script type="module" src="\{\{assets\}\}/([^"]+)"></script>\n`)
+	imported = regexp.MustCompile(`(?m)^import .* from '\./([^']+)';$`)
+)
+
+// preloading returns a page that names all modules of its script, so that a browser fetches them at once and not one level of
+// imports after the other.
+func preloading(files map[string][]byte, name string) string {
+	return script.ReplaceAllStringFunc(string(files[name]), func(tag string) string {
+		modules := []string{script.FindStringSubmatch(tag)[1]}
+		for i := 0; i < len(modules); i++ {
+			for _, found := range imported.FindAllSubmatch(files[modules[i]], -1) {
+				if module := string(found[1]); !slices.Contains(modules, module) {
+					modules = append(modules, module)
+					tag += `<link rel="modulepreload" fetchpriority="low" href="{{assets}}/` + module + "\">\n"
+				}
+			}
+		}
+		return tag
+	})
 }
 
 func page(body []byte) http.Handler {
@@ -129,8 +153,8 @@ func browses(r *http.Request) bool {
 func algorithms() string {
 	var rows strings.Builder
 	for _, a := range algorithm.All() {
-		fmt.Fprintf(&rows, "<div><dt><a href=\"/new#%[2]s\">%[1]s</a> <code>%[2]s</code></dt><dd>%[3]s. %[4]d to %[5]d parties.</dd></div>\n",
-			html.EscapeString(a.Purpose), a.ID, html.EscapeString(a.Name), a.MinParties, a.MaxParties)
+		fmt.Fprintf(&rows, "<div><dt><a href=\"/new#%[2]s\">%[1]s</a> <code>%[2]s</code></dt><dd>Settles %[3]s. %[4]s. %[5]d to %[6]d parties.</dd></div>\n",
+			html.EscapeString(a.Title), a.ID, html.EscapeString(a.Purpose), html.EscapeString(a.Name), a.MinParties, a.MaxParties)
 	}
 	return rows.String()
 }

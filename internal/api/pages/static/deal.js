@@ -428,13 +428,14 @@ async function follow(own) {
     try {
       const next = await own.view(phase === 'draw' ? drawTime(now.view) - own.now() : phase === 'seal' && !declared ? RETRY_DECLARATION : undefined);
       if (seat !== own) return;
+      const forms = page ?? pageOf(next.view.contents_deleted ? null : next.view.algorithm).catch(() => again(own)); // while the declaration is read
       const { committed } = next.view.parties[next.party];
       if (readFor !== committed && needsDeclared(next)) { // again once the party has committed, because it says which commitments have a seal
         const read = await readDeclared();
         if (seat !== own) return;
         if (read) [declared, readFor] = [read, committed];
       }
-      page ??= await pageOf(next.view.contents_deleted ? null : next.view.algorithm).catch(() => again(own));
+      page = await forms;
       if (seat !== own) return;
       now = next;
       byId('stranger').hidden = true;
@@ -473,7 +474,7 @@ function start(token) {
   });
   byId('copy-link').replaceChildren(copyButton(SEAT.myLink, () => `${location.origin}${location.pathname}#${token}`, SEAT.copyMyLink, SEAT.noCopyLink));
   byId('stranger').hidden = true;
-  byId('deal').hidden = false;
+  byId('loading').hidden = false;
   follow(seat);
 }
 

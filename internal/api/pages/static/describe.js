@@ -23,8 +23,8 @@ export function describe({ view, party, cautions }, page, chain, sealedFor) {
   byId('cautions').querySelector('ul').replaceChildren(...cautions.map((text) => element('li', {}, inWords(text, view))));
   showParties(view, party, cautions);
   const times = [[ABOUT.sealBy, view.commit_deadline], sealedFor ? [ABOUT.opensByItself, sealTime(view.commit_deadline)] : [ABOUT.openBy, view.reveal_deadline], ...(drawTime(view) ? [[ABOUT.drawAt, drawTime(view)]] : [])];
-  byId('calendar').hidden = !(view.state in STEP) || STEP[view.state] === 2;
   byId('calendar').onclick = () => saveFile(`fairpact-${view.deal_id}.ics`, calendarOf(view.deal_id, byId('title').textContent, times), 'text/calendar');
+  byId('until').hidden = STEP[view.state] === 2 || !(view.state in STEP);
   byId('times').replaceChildren(
     ...times.flatMap(([what, at]) => fact(what, localTime(at))),
     ...fact(...ABOUT.late));

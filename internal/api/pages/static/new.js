@@ -244,5 +244,6 @@ const before = created.get();
 if (terms) refill(terms);
 else {
   show();
-  if (before) showMade(before);
+  // Somebody who comes by a link wants the form: the invitations are under “Your deals on this device”.
+  if (before && (performance.getEntriesByType('navigation')[0]?.type !== 'navigate' || !made.get(before.deal))) showMade(before);
 }

@@ -67,4 +67,4 @@ function adjustedWinner([a, b]) {
 }
 
 export const settled = ({ result: { shares } }) => ['the things were divided.', ...shares.map(({ label, items }) => [name(label), ': ',
-  items.length ? items.map(({ item, share }, i) => [i ? ', ' : '', share === '1' ? '' : `${percent(ratio(share))} of `, name(item)]) : 'nothing'])];
+  items.length ? [...items].sort((a, b) => (b.share === '1') - (a.share === '1')).map(({ item, share }, i) => [i ? ', ' : '', share === '1' ? '' : `${percent(ratio(share))} of `, name(item)]) : 'nothing'])];

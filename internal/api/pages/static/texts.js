@@ -74,7 +74,7 @@ export const INVITATION = {
 export const SEAT = {
   untilItOpens: 'Until it opens, nobody can read it, the service included.',
   couldOpen: 'The beacon that opens it is not drand quicknet: whoever runs it could open the seals at any time.',
-  needNotComeBack: (when, before) => ['You need not come back: what you sealed opens by itself on ', when, `. ${before} If you are here when all have sealed, it opens earlier.`],
+  needNotComeBack: (when, before) => ['You need not come back: what you seal opens by itself on ', when, `. ${before} If you are here when all have sealed, it opens earlier.`],
   comeBack: (until) => ['While this page is open and awake, it opens by itself what you seal, as soon as all have sealed. A locked phone or a sleeping computer does not count: be here after all have sealed and before ', until,
     '. Otherwise the deal is void and the certificate names you. No message is sent: ask the others to tell you when they have sealed.'],
   saveCopy: 'Save a copy of what I sealed',
