@@ -485,6 +485,14 @@ func TestPageCommitsAfterACopyIsSaved(t *testing.T) {
 	if seen := string(c.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Body); !strings.Contains(seen, fmt.Sprint(copied["commitment"])) {
 		t.Errorf("the copy %s does not have the commitment of the view %s", text, seen)
 	}
+	// Without the page, fairpactctl opens with the copy.
+	p.open("/", 390, "light")
+	bob := e2e.Seal(t, e2e.BobsValues)
+	d.Commit(1, bob)
+	d.Reveal(1, bob)
+	ctl := e2e.NewCtl(t, c.Base)
+	ctl.Run(0, "deal", "reveal", ctl.File("copy.json", text), "--deal", d.ID, "--token", d.Tokens[0])
+	d.Certified(e2e.DefaultTimeout)
 }
 
 // The page accepts a saved copy of the input that another browser sealed, and refuses a copy of a

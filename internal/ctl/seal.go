@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -276,8 +277,18 @@ func (t *terminal) sealed(path string) (s sealed, err error) {
 	}
 	input, ok := file["input"].(map[string]any)
 	salt, text := file["salt"].(string)
-	if !ok || !text || len(file) != 2 {
+	if !ok || !text || !only(file, "input", "salt", "deal_id", "party", "commitment", "seat_key") { // the page of a deal saves all of these
 		return s, fmt.Errorf("%s is not a sealed file of the form {\"input\": {…}, \"salt\": \"…\"}: make one with fairpactctl seal INPUT --out FILE", path)
 	}
 	return sealed{input, canon.Encode(input), salt}, nil
+}
+
+// only reports whether the object has no other members than these.
+func only(object map[string]any, members ...string) bool {
+	for member := range object {
+		if !slices.Contains(members, member) {
+			return false
+		}
+	}
+	return true
 }
