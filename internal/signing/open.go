@@ -143,18 +143,20 @@ func readP256(ctx context.Context, p provider.Provider, l limits) (key keys.Key,
 // LogKey is an Ed25519 key of the log, which signs checkpoints. A LogKey is safe for concurrent use.
 type LogKey struct {
 	provider provider.Provider
+	scheme   string
 	public   ed25519.PublicKey
 	custody  string
 }
 
 // OpenLogKey returns the Ed25519 key that a URI names (see Open), after one trial signature.
 func OpenLogKey(ctx context.Context, uri string) (*LogKey, error) {
-	p, _, err := openProvider(ctx, uri, provider.Ed25519)
+	p, from, err := openProvider(ctx, uri, provider.Ed25519)
 	if err != nil {
 		return nil, err
 	}
+	startCounting(from.scheme, logKey)
 	public, custody, err := readKey(ctx, p, defaultLimits)
-	k := &LogKey{provider: p, custody: custody}
+	k := &LogKey{provider: p, scheme: from.scheme, custody: custody}
 	if err == nil {
 		var is bool
 		if k.public, is = public.(ed25519.PublicKey); !is {
@@ -180,13 +182,18 @@ func (k *LogKey) Custody() string { return k.custody }
 func (k *LogKey) Sign(ctx context.Context, message []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, defaultLimits.deadline)
 	defer cancel()
-	return retry(ctx, defaultLimits.tries, provider.IsTransient, func() ([]byte, error) {
-		signature, err := ask(ctx, k.provider, message)
+	signature, err := retry(ctx, defaultLimits.tries, provider.IsTransient, func() ([]byte, error) {
+		signature, err := ask(ctx, k.provider, message, callSeconds.WithLabelValues(k.scheme, logKey))
 		if err == nil && !ed25519.Verify(k.public, message, signature) {
-			return nil, errors.New("the provider of the log key returned a signature that does not verify under the log key's public key")
+			return nil, fmt.Errorf("the log key: %w", ErrProvider)
 		}
 		return signature, err
 	})
+	if provider.IsTransient(err) {
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	requests.WithLabelValues(k.scheme, logKey, outcome(err)).Inc()
+	return signature, err
 }
 
 // Close releases the provider's connections and sessions.

@@ -40,11 +40,21 @@ var (
 		Name:    "fairpact_signing_duration_seconds",
 		Help:    "Duration of one signing call to the key's provider. Each retry is a separate call and counts against the provider's quota.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
-	}, []string{"provider"})
+	}, []string{"provider", "key"})
 
 	requests = telemetry.NewCounterVec("fairpact_signing_requests_total",
-		"Requested signatures, by outcome: ok, timeout, unavailable (includes an open breaker), refused, invalid, canceled.", "provider", "outcome")
+		"Requested signatures, by key (deployment, log) and outcome: ok, timeout, unavailable (includes an open breaker), refused, invalid, canceled.", "provider", "key", "outcome")
 )
+
+// Values of the label key: who signs certificates and tree heads, and who signs checkpoints.
+const deploymentKey, logKey = "deployment", "log"
+
+// startCounting starts each series at 0, because Prometheus sees no increase in a series that starts at 1.
+func startCounting(scheme, key string) {
+	for _, ending := range []string{"ok", "timeout", "unavailable", "refused", "invalid", "canceled"} {
+		requests.WithLabelValues(scheme, key, ending)
+	}
+}
 
 func outcome(err error) string {
 	switch {
@@ -101,10 +111,7 @@ func newSigner(ctx context.Context, p provider.Provider, s store, l limits) (*Si
 	if err != nil {
 		return nil, err
 	}
-	// Each series starts at 0, because Prometheus sees no increase in a series that starts at 1.
-	for _, ending := range []string{"ok", "timeout", "unavailable", "refused", "invalid", "canceled"} {
-		requests.WithLabelValues(s.scheme, ending)
-	}
+	startCounting(s.scheme, deploymentKey)
 	return &Signer{
 		provider:  p,
 		slots:     semaphore.NewWeighted(l.concurrency),
@@ -154,7 +161,7 @@ func (s *Signer) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	ctx, span := tracer.Start(ctx, "sign", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attribute.String("fairpact.key_provider", s.scheme)))
 	defer span.End()
 	signature, err := s.signRetrying(ctx, digest)
-	requests.WithLabelValues(s.scheme, outcome(err)).Inc()
+	requests.WithLabelValues(s.scheme, deploymentKey, outcome(err)).Inc()
 	if err != nil {
 		span.SetStatus(codes.Error, outcome(err))
 		return "", fmt.Errorf("sign: the signer (%s): %w", s.custody, err)
@@ -200,9 +207,8 @@ func (s *Signer) signOnce(caller context.Context, digest [32]byte) (string, erro
 	}
 	defer s.slots.Release(1)
 	asked := time.Now()
-	der, err := ask(ctx, s.provider, digest[:])
+	der, err := ask(ctx, s.provider, digest[:], callSeconds.WithLabelValues(s.scheme, deploymentKey))
 	took := time.Since(asked)
-	callSeconds.WithLabelValues(s.scheme).Observe(took.Seconds())
 	switch {
 	case err == nil:
 	case errors.Is(caller.Err(), context.Canceled):
@@ -224,8 +230,10 @@ func (s *Signer) signOnce(caller context.Context, digest [32]byte) (string, erro
 	return signature, nil
 }
 
-func ask(ctx context.Context, p provider.Provider, data []byte) ([]byte, error) {
+func ask(ctx context.Context, p provider.Provider, data []byte, seconds prometheus.Observer) ([]byte, error) {
+	asked := time.Now()
 	signature, err := p.Sign(ctx, data)
+	seconds.Observe(time.Since(asked).Seconds())
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("no answer: %w", ctx.Err())
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/asn1"
@@ -241,11 +242,45 @@ func TestEveryOutcomeStartsAtZero(t *testing.T) {
 	for _, err := range []error{nil, ErrProvider, context.Canceled, context.DeadlineExceeded, ErrUnavailable, errClosed, errors.New("no permission")} {
 		outcomes[outcome(err)] = true
 		var m dto.Metric
-		if bad := requests.WithLabelValues(fresh, outcome(err)).Write(&m); bad != nil || m.GetCounter().GetValue() != 0 {
+		if bad := requests.WithLabelValues(fresh, deploymentKey, outcome(err)).Write(&m); bad != nil || m.GetCounter().GetValue() != 0 {
 			t.Errorf("the error %v has the outcome %q, whose series starts at %v (%v), want 0", err, outcome(err), m.GetCounter().GetValue(), bad)
 		}
 	}
 	if after := series() - before; created != len(outcomes) || after != created {
 		t.Errorf("%d series are created at the start, %d exist, want %d", created, after, len(outcomes))
+	}
+}
+
+type fakeLogKey struct {
+	provider.Provider
+	sign func(message []byte) ([]byte, error)
+}
+
+func (f fakeLogKey) Sign(_ context.Context, message []byte) ([]byte, error) { return f.sign(message) }
+
+func TestLogKeySignaturesAreCountedApart(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, sign := range map[string]func([]byte) ([]byte, error){
+		"ok":          func(message []byte) ([]byte, error) { return ed25519.Sign(private, message), nil },
+		"invalid":     func([]byte) ([]byte, error) { return ed25519.Sign(private, []byte("another")), nil },
+		"refused":     func([]byte) ([]byte, error) { return nil, errors.New("no permission") },
+		"unavailable": func([]byte) ([]byte, error) { return nil, provider.Transient(errors.New("overloaded")) },
+	} {
+		scheme := want + "-" + rand.Text()
+		key := &LogKey{provider: fakeLogKey{sign: sign}, scheme: scheme, public: public}
+		_, err := key.Sign(t.Context(), []byte("checkpoint"))
+		for _, of := range []string{logKey, deploymentKey} {
+			var m dto.Metric
+			if bad := requests.WithLabelValues(scheme, of, want).Write(&m); bad != nil || (m.GetCounter().GetValue() == 1) != (of == logKey) {
+				t.Errorf("%v: %v signatures of the %s key with the outcome %s (%v), want it counted for the log key", err, m.GetCounter().GetValue(), of, want, bad)
+			}
+		}
+		var m dto.Metric // the audit compares this count with the provider's
+		if bad := callSeconds.WithLabelValues(scheme, logKey).(prometheus.Metric).Write(&m); bad != nil || m.GetHistogram().GetSampleCount() == 0 {
+			t.Errorf("%s: the call to the provider is not in the histogram (%v)", want, bad)
+		}
 	}
 }
