@@ -69,7 +69,7 @@ annotations:
 {{- if $own.digest -}}
 {{- printf "%s@%s" $repository $own.digest -}}
 {{- else -}}
-{{- printf "%s:%s" $repository (required "image.tag is required: set the version to run, not latest" ($own.tag | default $root.Values.image.tag)) -}}
+{{- printf "%s:%s" $repository (required "image.tag is required: set the version to run, not latest" (regexReplaceAll "^latest$" ($own.tag | default $root.Values.image.tag) "")) -}}
 {{- end -}}
 {{- end }}
 
