@@ -48,7 +48,7 @@ func (r secretRotateCommand) Run(ctx context.Context, t *terminal) error {
 	return withSecrets(ctx, r.DatabaseURL, r.SecretFile, func(s *store.Store, own *sealing.Secrets, now store.Rotation) error {
 		newest := own.All()[0]
 		if newest.ID() == sealing.ShortID(now.Fingerprint) {
-			return refusal{fmt.Errorf("%s, the first secret of the file, is in force already: run `fairpactctl secret add`, which prints the content of the file with a new secret in front; save the output as the new file, roll it out to all processes, and rotate again", newest.ID())}
+			return refusal{fmt.Errorf("%s, the first secret of the file, is in force already: if you have just changed the Secret, wait up to two minutes for its file; otherwise run `fairpactctl secret add`, which prints the content of the file with a new secret in front, save the output as the new file, and rotate again", newest.ID())}
 		}
 		if err := own.Suffice(now.SecretState); err != nil {
 			return refusal{err}

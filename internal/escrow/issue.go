@@ -168,7 +168,7 @@ func Adopt(ctx context.Context, s *store.Store, secrets *sealing.Secrets, payloa
 	}
 	done, err := s.Adopt(ctx, e, p.Timing.CommitsClosedAt, store.Publication{CertID: p.CertID, Signature: signature, LeafIndex: leafIndex})
 	if err == nil && !done {
-		err = fmt.Errorf("the database has no deal %s: restore its row from a backup first", p.DealID)
+		err = fmt.Errorf("the database has no deal %s: restore its row from a backup; without one there is nothing to adopt, and the certificate stays valid", p.DealID)
 	}
 	return err
 }

@@ -97,7 +97,7 @@ func watch(pool *pgxpool.Pool) {
 	telemetry.WatchServer(ctx, "Postgres", up, func(ctx context.Context) error {
 		var waits float64
 		err := pool.QueryRow(ctx, standbyWaitSQL).Scan(&waits)
-		if errors.Is(err, puddle.ErrClosedPool) {
+		if errors.Is(err, puddle.ErrClosedPool) || errors.Is(err, context.Canceled) { // a pool that closes cancels its new connections
 			end()
 		}
 		switch s := pool.Stat(); {
