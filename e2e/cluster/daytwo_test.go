@@ -92,9 +92,7 @@ func postgres(t *testing.T, args ...string) string {
 // pods are ready.
 func settled(t *testing.T) {
 	t.Helper()
-	if kubectl(t, "get", "deployment", "-o", "name", "--ignore-not-found", release+"-deal-api") != "" {
-		rolledOut(t, namespace, workloads...)
-	}
+	rolledOut(t, namespace, workloads...)
 	e2e.Eventually(t, "no pod is terminating", 2*time.Minute, func() bool {
 		return strings.TrimSpace(kubectl(t, "get", "pods", "-o", `go-template={{range .items}}{{if .metadata.deletionTimestamp}}{{.metadata.name}} {{end}}{{end}}`)) == ""
 	})
@@ -166,7 +164,7 @@ func uninstallAndBack(t *testing.T, c *cluster) {
 	}
 	c.plays(t, "before the release is uninstalled")
 	must(t, "helm", "uninstall", release, "-n", namespace, "--wait", "--timeout", "3m")
-	settled(t)
+	onPage(t, "operations.md", "wait --for=delete pod")
 	kept, guarded := psql(t, count), guard()
 	kubectl(t, "get", "secret", "server")
 	c.upgrade(t, c.old)

@@ -86,6 +86,20 @@ func kubectl(t *testing.T, args ...string) string {
 	return must(t, "kubectl", append([]string{"-n", namespace}, args...)...)
 }
 
+// onPage runs the command of a runbook that has `part` in it, for this release, and returns the output.
+func onPage(t *testing.T, page, part string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(chart, "runbooks", page))
+	e2e.Must(t, err)
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "kubectl ") && strings.Contains(line, part) {
+			return must(t, "bash", "-o", "pipefail", "-c", strings.ReplaceAll(line, "-n fairpact ", "-n "+namespace+" "))
+		}
+	}
+	t.Fatalf("%s has no command with %q", page, part)
+	return ""
+}
+
 func apply(t *testing.T, in, manifest string) {
 	t.Helper()
 	if _, err := run(t.Context(), manifest, "kubectl", "-n", in, "apply", "-f", "-"); err != nil {

@@ -61,6 +61,9 @@ func startRotation(t *testing.T, c *cluster) {
 	c.rollOutKeys(t, keysCommand(t, "", "init", "--signer", "file:///run/fairpact/key/key.pem"), "next: nothing")
 	c.formerSet = c.keySet
 	c.rollOutKeys(t, keysCommand(t, c.keySet, "rotate", "--file", "-", "--to", "file:///run/fairpact/key/next.pem", "--in", rotateIn), "signs from")
+	if keys := onPage(t, "stolen-key.md", "configmap fairpact-key-set"); strings.Count(keys, "Z file:///run/fairpact/key/") != 2 {
+		t.Errorf("stolen-key.md shows the keys %s, want two", keys)
+	}
 }
 
 // rotated runs deals before and after the new key begins to sign. Before that, rotated makes two
