@@ -215,7 +215,9 @@ var faults = []fault{
 		}
 	}},
 
-	{alert: "FairpactCheckpointsFailing", what: "the log key is disabled", env: []string{"FAIRPACT_LOG_KEY={log-key}"}, do: func(s *site) func() {
+	{alert: "FairpactCheckpointsFailing", what: "the log key is disabled", env: []string{"FAIRPACT_LOG_KEY={log-key}"}, also: map[string]string{
+		"FairpactSigningFailing": "the signatures of the log key are refused",
+	}, do: func(s *site) func() {
 		s.kms.SetState(s.logKey, kmspb.CryptoKeyVersion_DISABLED)
 		s.c.ComputedDeal().Certified(e2e.DefaultTimeout)
 		return func() { s.kms.SetState(s.logKey, kmspb.CryptoKeyVersion_ENABLED) }
