@@ -562,7 +562,7 @@ func TestCreationPageMakesEachKind(t *testing.T) {
 	for _, id := range []string{"random.v1", "shapley.v1"} {
 		p.until("the form is there", "document.querySelector('#kinds input:checked')")
 		eval[bool](p, "document.querySelector('#kinds input[value=\""+id+"\"]').click(), true")
-		p.enter("#names", "Zoe\rÉva")
+		p.enter("#names", "Zoe, Éva")
 		p.until("the form does not ask who sees the inputs", "document.querySelector('#modes').hidden")
 		if id == "shapley.v1" {
 			p.enter("#worth-0", "60")

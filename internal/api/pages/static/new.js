@@ -17,6 +17,12 @@ const MOST_ORGANISED = 500; // names that the page acts for; fairpactctl deal ra
 const MOST_SHOWN = 100; // invitations on the page; the saved file has all
 
 const kind = () => document.querySelector('#kinds input:checked').value;
+/** Returns the names. A single line with commas is a list too: two names never stand on one line. */
+function given() {
+  const list = lines(byId('names'));
+  return list.length === 1 ? list[0].split(/[,;]/).map((one) => one.trim()).filter(Boolean) : list;
+}
+
 const mode = () => document.querySelector('#modes input:checked').value;
 const parts = {}; // from declare, by algorithm
 let part; // the shown one
@@ -49,7 +55,7 @@ async function showPart() {
   byId('modes').hidden = draws || accepts; // a draw shows its numbers in either mode, and Shapley shares follow from what is declared
   byId('organise-part').hidden = !draws;
   showOrganised();
-  part.offer?.(lines(byId('names')));
+  part.offer?.(given());
 }
 
 /** Reports whether one organiser acts for all names. */
@@ -82,7 +88,7 @@ async function refill({ deal, algorithm, params, mode: who, retention, title, me
 /** Shows at a field what is wrong with its list. The service's errors name members of the request, not fields. */
 function checkLists() {
   const { min_parties: least, max_parties: most } = algorithmOf(kind());
-  const names = lines(byId('names'));
+  const names = given();
   const limit = organised() ? MOST_ORGANISED : most;
   byId('names').setCustomValidity(names.length < least || names.length > limit ? NEW.giveNames(least, limit, names.length) : organised() ? '' : repeated(names));
   part?.check?.();
@@ -122,7 +128,7 @@ async function declaration() {
   await showPart(); // the person may have chosen another algorithm just now
   const [first, then, whole] = ['commit-seconds', 'reveal-seconds', 'draw-seconds'].map((id) => Number(byId(id).value));
   const [commits, reveals] = organised() ? [whole / 2, whole / 2] : [first, then];
-  const body = { algorithm: kind(), party_labels: lines(byId('names')), algorithm_params: part.params(), mode: mode(), retention: byId('retention').value };
+  const body = { algorithm: kind(), party_labels: given(), algorithm_params: part.params(), mode: mode(), retention: byId('retention').value };
   for (const id of ['title', 'message']) body[id] = byId(id).value.trim() || undefined;
   if (organised()) Object.assign(body, { audience: 'public', acted_by: 'initiator', mode: 'open', retention: 'standard' });
   else {
@@ -229,7 +235,7 @@ byId('another').addEventListener('click', () => {
 byId('create').addEventListener('click', checkLists);
 byId('kinds').addEventListener('change', show);
 byId('organise').addEventListener('change', showOrganised);
-byId('names').addEventListener('input', () => part?.offer?.(lines(byId('names'))));
+byId('names').addEventListener('input', () => part?.offer?.(given()));
 
 byId('keys-part').hidden = !facts.public_url; // a service without a public address takes no seat keys, and no seals
 byId('once-part').hidden = !facts.public_url;

@@ -2,7 +2,7 @@ import { known } from './algorithms.js';
 import { element } from './dom.js';
 import { FALSE, NONE, OPEN, PROVEN } from './verdict.js';
 import { valid } from './verify.js';
-import { localTime, names } from './words.js';
+import { localTime, name, names } from './words.js';
 
 /** Shows the verdict of verifyBundle or verifyCertificate, the claims, and below them a fold with all checks. The fold is open if a check failed. */
 export function showReport(container, { checks, claims, development }, certificate) {
@@ -16,18 +16,18 @@ export function showReport(container, { checks, claims, development }, certifica
         ? `All ${checks.length} checks hold. They were made in this browser.`
         : `${failed} of ${checks.length} checks failed. Do not rely on this certificate.`)),
     ...(good && known(certificate.algorithm) ? [statement(certificate)].filter(Boolean) : []),
-    element('ul', { class: 'checks claims' }, claims.filter(({ status }) => status !== NONE).map(claimed)),
+    element('ul', { class: 'checks claims' }, claims.filter(({ status }) => status !== NONE).map((one) => claimed(one, certificate.parties))),
     element('details', { class: 'checked', open: !good }, element('summary', {}, 'What was checked'), element('ol', { class: 'checks' }, checks.map(row))),
   );
   container.dataset.valid = good;
   container.firstChild.scrollIntoView({ block: 'nearest' });
 }
 
-function claimed({ claim, title, status, detail, parties = [] }) {
+function claimed({ claim, title, status, detail, parties = [] }, labelled) {
   return element('li', { class: { [PROVEN]: 'ok', [FALSE]: 'fail', [OPEN]: 'open' }[status], 'data-claim': claim, 'data-status': status },
     element('span', { class: 'mark' }, status === OPEN ? 'not proven' : status),
     element('div', {}, element('p', { class: 'title' }, title), element('p', { class: 'detail' }, detail),
-      parties.length && parties.length <= 16 ? element('ul', { class: 'detail' }, parties.map((of) => element('li', {}, `party ${of.party}: ${of.detail}`))) : null));
+      parties.length && parties.length <= 16 ? element('ul', { class: 'detail' }, parties.map((of) => element('li', {}, labelled?.[of.party]?.label ? [name(String(labelled[of.party].label)), ` (party ${of.party}): `] : `party ${of.party}: `, of.detail))) : null));
 }
 
 function row({ name, title, ok, detail, facts }) {
