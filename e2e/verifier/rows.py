@@ -252,6 +252,8 @@ def cases():
     yield "rows-organised", dict(given, bundle=dict(raffle, openings=NONCES), parties={}), [P, P, P, N, O, P, P], [O, O, O]
     hidden = deal("random.v1", {"beacon_round": 12040883}, NONCES, signed=False, texts=organised)
     yield "rows-organised-unsaid", dict(given, bundle=dict(hidden, openings=NONCES), parties={}, failed=["declaration"]), [P, P, P, F, O, O, O], [O, O, O]
+    early = deal("random.v1", {"beacon_round": 12040883}, NONCES, signed=False, texts=dict(organised, reveal_deadline=1800000000), acted=True)
+    yield "rows-organised-early", dict(given, bundle=dict(early, openings=NONCES), parties={}, failed=["declaration"]), [P, P, P, F, O, O, O], [O, O, O]
     quiet = dict(split, log_proof=proof(split["certificate"], split["tree_head"], cosigned=False))
     yield "rows-not-cosigned", dict(given, bundle=quiet, parties=two, failed=["witnesses"]), [P, P, F, P, O, O, N], all2
 

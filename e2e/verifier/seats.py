@@ -124,7 +124,7 @@ def check_declaration(report, declaration, certificate, times):
             if row["label"] != label or (by["key"] if by["declared"] else None) != key:
                 problem = "party %d has another label or another declared key in the declaration than in the certificate" % i
                 break
-        problem = problem or other_draw(declaration, certificate["result"])
+        problem = problem or other_draw(declaration, certificate["result"]) or too_early(declaration, times)
         report.late = None if problem else untimely(declaration, certificate, times)
         problem = problem or report.late
     report.add("declaration", problem, named or "")
@@ -136,6 +136,17 @@ ACTED_BY_INITIATOR = "acted-by-initiator"
 def opened_by_seal(properties):
     """Reports whether at least one input came from a timelock seal."""
     return any(p.startswith("opened-by-timelock:") for p in properties)
+
+
+def too_early(declaration, times):
+    """Returns why the initiator, who acted for all, could choose the result, or None: the round was out before the last reveal."""
+    if times is None or "acted_by" not in declaration:
+        return None
+    number, by = declaration["algorithm_params"].get("beacon_round"), declaration["reveal_deadline"]
+    number = number if type(number) is int else 0
+    if number < 1 or times[0] + (number - 1) * times[1] <= by:
+        return "the initiator acted for all parties, but beacon round %d is not published after reveal_deadline %d" % (number, by)
+    return None
 
 
 def other_draw(declaration, result):

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sync/errgroup"
 
@@ -38,7 +39,7 @@ type raffleCommand struct {
 type raffle struct {
 	DealID string `json:"deal_id"`
 	Names  int    `json:"names"`
-	DrawAt int64  `json:"draw_at"` // unix time of the beacon round
+	DrawAt int64  `json:"draw_at"` // unix time after which the beacon round is published
 	Page   string `json:"page"`
 }
 
@@ -53,51 +54,81 @@ func (c raffleCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
+	mine := &call{client, s.DealID, s.Invites[0].Token}
+	var view wire.View
 	for _, action := range []string{"commit", "reveal"} {
+		if err := mine.get(ctx, "", &view); err != nil {
+			return err
+		}
+		if state := deal.State(view.State); state != deal.Open && state != deal.Committing && state != deal.Revealing {
+			break
+		}
 		if err := s.actForAll(ctx, client, action); err != nil {
-			return fmt.Errorf("the raffle is not complete: %w. Run the same command again before the draw to continue", err)
+			return fmt.Errorf("the raffle is not complete: %w. Before the draw at %s, the same command continues; afterwards make another raffle with a longer --draw-in", err, utc(view.RevealDeadline))
 		}
 	}
-	var shown wire.Public
-	if err := client.GetInto(ctx, "/v1/public/"+s.DealID, "", &shown); err != nil {
+	if err := mine.get(ctx, "", &view); err != nil {
 		return err
 	}
-	if shown.Deal.State != string(deal.Revealing) && shown.Deal.State != string(deal.Computed) && shown.Deal.State != string(deal.Certified) {
-		return refusal{fmt.Errorf("deal %s is %s: make another raffle, with a longer --draw-in", s.DealID, shown.Deal.State)}
+	if state := deal.State(view.State); state != deal.Revealing && state != deal.Computed && state != deal.Certified {
+		return refusal{fmt.Errorf("deal %s is %s: make another raffle, with a longer --draw-in and another --out", s.DealID, view.State)}
 	}
-	r := raffle{s.DealID, len(s.Invites), shown.Deal.RevealDeadline, client.BaseURL() + "/r/" + s.DealID}
-	return t.show(r, "All is sealed and opened for %d names. Everybody can watch the draw, shortly after %s, at %s", r.Names, time.Unix(r.DrawAt, 0).UTC().Format(time.RFC3339), r.Page)
+	r := raffle{s.DealID, len(s.Invites), view.RevealDeadline, client.BaseURL() + "/r/" + s.DealID}
+	return t.show(r, "All is sealed and opened for %d names. Everybody can watch the draw, shortly after %s, at %s", r.Names, utc(r.DrawAt), r.Page)
 }
+
+func utc(unix int64) string { return time.Unix(unix, 0).UTC().Format(time.RFC3339) }
 
 // state returns the raffle of the state file, or creates one.
 func (c raffleCommand) state(ctx context.Context, t *terminal, client *httpclient.Client) (s state, err error) {
 	if _, err := os.Stat(c.Out); err == nil {
 		s, err = dealFlags{State: c.Out}.load(t)
-		if err == nil && s.Seed == "" {
-			err = fmt.Errorf("%s is the state file of a deal that is no raffle: name another file", c.Out)
+		switch {
+		case err != nil:
+			return s, err
+		case s.Seed == "" || len(s.Invites) == 0:
+			return s, fmt.Errorf("%s is the state file of a deal that is no raffle: name another file", c.Out)
+		case s.BaseURL != client.BaseURL(): // its tokens are secrets of the other deployment
+			return s, fmt.Errorf("the raffle of %s is at %s, but --base-url is %s: give the same URL, or another --out", c.Out, s.BaseURL, client.BaseURL())
 		}
-		return s, err
+		return s, nil
 	}
-	text, err := t.read(c.Names)
+	names, err := c.names(t)
 	if err != nil {
 		return s, err
-	}
-	var names []string
-	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line != "" {
-			names = append(names, line)
-		}
 	}
 	key, err := c.key(t, "")
 	if err != nil {
 		return s, err
 	}
-	return s, createSecretFile(c.Out, func() ([]byte, error) {
+	err = createSecretFile(c.Out, func() ([]byte, error) {
+		var err error
 		if s, err = c.create(ctx, client, key, names); err != nil {
 			return nil, err
 		}
 		return s.file()
 	})
+	if err != nil && s.DealID != "" {
+		err = fmt.Errorf("raffle %s was created, but its tokens could not be written to %s (%w) and are lost: it will be VOID, so make another", s.DealID, c.Out, err)
+	}
+	return s, err
+}
+
+// names reads the list. Text that is not UTF-8 is refused: it would be shown with replacement characters for ever.
+func (c raffleCommand) names(t *terminal) (all []string, err error) {
+	text, err := t.read(c.Names)
+	if err != nil {
+		return nil, err
+	}
+	if !utf8.Valid(text) {
+		return nil, fmt.Errorf("%s is not UTF-8: save it as UTF-8 (iconv -f latin1 -t utf-8)", c.Names)
+	}
+	for line := range strings.Lines(strings.TrimPrefix(string(text), "\ufeff")) {
+		if line = strings.TrimSpace(line); line != "" {
+			all = append(all, line)
+		}
+	}
+	return all, nil
 }
 
 func (c raffleCommand) create(ctx context.Context, client *httpclient.Client, key string, names []string) (s state, err error) {
@@ -112,6 +143,9 @@ func (c raffleCommand) create(ctx context.Context, client *httpclient.Client, ke
 	}
 	if of.Period <= 0 {
 		return s, errors.New("GET /v1/beacon: the period is not positive")
+	}
+	if c.DrawIn < 10*time.Second || c.DrawIn > deal.Longest*time.Second {
+		return s, fmt.Errorf("--draw-in is %s: give 10s to a year, long enough to seal and open a number for every name", c.DrawIn)
 	}
 	until := time.Now().Add(c.DrawIn).Unix()
 	round := drand.Chain{Genesis: of.Genesis, Period: of.Period}.RoundAt(until) + 1

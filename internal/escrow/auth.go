@@ -125,7 +125,7 @@ const (
 // Access is a principal's permission for one action on one deal.
 type Access struct {
 	deal   *Deal
-	party  int // -1 if the initiator's API key gave access
+	party  int // -1 if the initiator's API key gave access, and for an audience
 	by     Principal
 	action Action
 }
@@ -133,7 +133,7 @@ type Access struct {
 // Deal returns the deal.
 func (a Access) Deal() *Deal { return a.deal }
 
-// Party returns the party whose invite token gave access, or -1 for the initiator's API key.
+// Party returns the party whose invite token gave access, or -1 for the initiator's API key and for an audience.
 func (a Access) Party() int { return a.party }
 
 func (a Access) call(op problem.Op) problem.Call { return problem.Call{Op: op, DealID: a.deal.DealID} }

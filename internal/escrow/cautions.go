@@ -40,7 +40,7 @@ func cautionsOf(d *deal.Terms, from int64) (all []string) {
 // chosen returns the cautions about what the initiator chose for the other parties, who agree to it by committing.
 func chosen(d *deal.Terms) (all []string) {
 	if d.Audience != "" {
-		all = append(all, "the deal is public: whoever knows its deal_id can read its parties, params, title, message, result and proof, and the nonces of a draw, but no other input")
+		all = append(all, "the deal is public: whoever knows its deal_id can read its parties, params, title, message, result and proof, and the nonces of a draw. It shows no other input, but a result gives inputs away: of two divided items, all points")
 	}
 	if d.ActedBy != "" {
 		all = append(all, "the initiator acts for all parties: nobody else needs to commit or reveal, and the draw is random by its beacon round alone")

@@ -198,6 +198,9 @@ func (s *Service) Bundle(ctx context.Context, a Access, whole bool) (Bundle, err
 	return b, err
 }
 
+// errEnough ends the reading of inputs that nobody is shown.
+var errEnough = errors.New("the openings are too large for an audience")
+
 // addInputs sets Own and Openings. `now` has the calling party.
 func (s *Service) addInputs(ctx context.Context, a Access, now *store.Snapshot, b *Bundle, whole bool) error {
 	switch {
@@ -242,13 +245,16 @@ func (s *Service) addInputs(ctx context.Context, a Access, now *store.Snapshot, 
 		tree.Add(in.Canonical, in.SaltBytes)
 		if bytes += len(in.Canonical) + len(canon.Encode(in.Salt)) + len(`{"input":,"salt":},`); bytes > maxOpenings && !whole {
 			shown, b.Openings = false, nil
+			if a.party < 0 {
+				return errEnough
+			}
 		}
 		if shown {
 			b.Openings = append(b.Openings, Opened{in.Canonical, in.Salt})
 		}
 		return nil
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errEnough) {
 		return err
 	}
 	if a.party >= 0 {

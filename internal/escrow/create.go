@@ -186,6 +186,9 @@ func (s *Service) declare(p Principal, r Declared) (*Deal, []string, error) {
 	if r.ActedBy != "" && (r.RoundTime == nil || *r.RoundTime <= r.RevealDeadline) {
 		return nil, nil, problem.New(problem.InvalidParams, "acted_by is %s, which only a draw takes (random.v1) whose beacon_round is published after reveal_deadline: otherwise the initiator alone could choose the result. Leave acted_by out, or take a later beacon_round", r.ActedBy)
 	}
+	if r.ActedBy != "" && r.SeatKeys != nil {
+		return nil, nil, problem.New(problem.InvalidParams, "acted_by is %s, but party_keys name keys of other parties: leave one of the two out", r.ActedBy)
+	}
 	if r.Seals != "" {
 		if _, err := s.sealRound(&r.Terms); err != nil {
 			return nil, nil, problem.New(problem.InvalidParams, "seals is %s, but %s", r.Seals, err)

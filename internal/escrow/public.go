@@ -27,11 +27,12 @@ var anybody = Principal{keyHash: []byte{}}
 func (s *Service) Public(ctx context.Context, dealID string, render func(View, *Bundle) ([]byte, error)) ([]byte, error) {
 	s.sameServer(ctx)
 	if kept, ok := s.public.Get(dealID); ok && time.Since(kept.at) < publicFor {
-		return kept.body, budget.From(ctx).Hold(ctx, int64(len(kept.body)))
+		return kept.body, holdAnswer(ctx, kept.body)
 	}
 	if err := s.isPublic(ctx, dealID); err != nil {
 		return nil, err
 	}
+	budget.From(ctx).Shrink(0) // while another caller makes the answer
 	body, err, _ := s.loads.Do("public "+dealID, func() (any, error) {
 		ctx, cancel := detached(ctx)
 		defer cancel()
@@ -48,7 +49,12 @@ func (s *Service) Public(ctx context.Context, dealID string, render func(View, *
 	if err != nil {
 		return nil, err
 	}
-	return body.([]byte), budget.From(ctx).Hold(ctx, int64(len(body.([]byte))))
+	return body.([]byte), holdAnswer(ctx, body.([]byte))
+}
+
+// holdAnswer takes a ticket for the answer and its copy at once: a ticket that grows later may be refused.
+func holdAnswer(ctx context.Context, body []byte) error {
+	return budget.From(ctx).Hold(ctx, 2*int64(len(body)))
 }
 
 // IsPublic returns the error of Public, without making the answer.
@@ -76,6 +82,9 @@ func (s *Service) isPublic(ctx context.Context, dealID string) error {
 func (s *Service) audience(ctx context.Context, dealID string) (View, *Bundle, error) {
 	d, err := s.dealOf(ctx, dealID)
 	if err != nil {
+		return View{}, nil, err
+	}
+	if err := hold(ctx, d.viewBytes()+d.bundleBytes()); err != nil {
 		return View{}, nil, err
 	}
 	a := Access{deal: d, party: -1, by: anybody, action: Read}

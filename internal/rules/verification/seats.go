@@ -128,12 +128,24 @@ func (r *Report) declared(members, closing map[string]any, p certificate.Payload
 	if problem == "" {
 		problem = otherDraw(members, p.Result)
 	}
+	if chain, known := sealTimes(members, closing); problem == "" && known && members["acted_by"] != nil {
+		problem = tooEarly(members, chain)
+	}
 	if problem == "" {
 		problem = untimely(members, closing, p)
 		r.seen.late = problem
 	}
 	r.add(Declaration, problem, digest)
 	return problem == ""
+}
+
+// tooEarly returns why the initiator, who acted for all, could choose the result, or "": the round was out before the last reveal.
+func tooEarly(declaration map[string]any, chain drand.Chain) string {
+	round, _ := declaration["algorithm_params"].(map[string]any)["beacon_round"].(int64)
+	if by := declaration["reveal_deadline"].(int64); round < 1 || chain.RoundTime(round) <= by {
+		return fmt.Sprintf("the initiator acted for all parties, but beacon round %d is not published after reveal_deadline %d", round, by)
+	}
+	return ""
 }
 
 func otherDraw(declaration map[string]any, result json.RawMessage) string {
