@@ -11,15 +11,18 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// longestID is the most bytes of a path that a QR code shows. A deal_id has 24.
-const longestID = 64
+// What a QR code may show of a path. A deal_id has 24 of these characters.
+const (
+	longestID    = 64
+	idCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+)
 
 // qrCode serves the address of the page /r/{deal_id} as a QR code, whether or not there is such a deal. Without the public
 // address of the service there is none.
 func qrCode(publicURL string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.PathValue("deal_id")
-		if publicURL == "" || len(id) > longestID {
+		if publicURL == "" || len(id) > longestID || strings.Trim(id, idCharacters) != "" {
 			web.Error(w, problem.New(problem.NotFound, "there is no QR code for this address"))
 			return
 		}

@@ -23,7 +23,7 @@ function row(deal, actForAll, forgetDeal) {
   const id = encodeURIComponent(deal);
   const watched = offer?.watched || offer?.raffle; // its organiser watches the public page
   const title = seat?.title ?? offer?.title;
-  const link = element('a', { href: watched ? `/r/${id}` : `/d/${id}${seat || !offer ? '' : `#${offer.own}`}` }, title ? name(title) : MINE.dealWith(names((offer?.texts ?? []).map(({ label }) => label), 4)));
+  const link = element('a', { href: watched ? `/r/${id}` : `/d/${id}${seat || !offer ? '' : `#${offer.own}`}` }, title ? name(title) : watched ? MINE.draw : MINE.dealWith(names((offer?.texts ?? []).map(({ label }) => label), 4)));
   const state = element('span', { class: 'badge' });
   const button = (words, act) => element('button', { type: 'button', class: 'copy', 'aria-label': MINE.actOn(words, isolated(link.textContent)), onclick: act }, words);
   const invitations = offer?.texts?.length > 0 && button(MINE.invitations, () => {

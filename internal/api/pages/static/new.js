@@ -165,15 +165,23 @@ async function make() {
 
 /** Acts for all parties of a raffle, then shows its public page. A closed tab can continue, because this browser keeps tokens and seed until all is opened. */
 async function actForAll(offer) {
-  made.set(offer.deal, offer);
+  const kept = made.set(offer.deal, offer) ? '' : NEW.keepOpen;
   byId('make').hidden = true;
   byId('acting').hidden = false;
+  byId('acting-again').hidden = true;
   byId('acting-title').focus();
-  const { act } = await import('./raffle.js');
-  await act(offer.deal, offer.raffle, (done, all) => {
-    Object.assign(byId('acting-progress'), { max: all, value: done });
-    byId('acting-status').textContent = NEW.acting(done >= all / 2, Math.round(100 * done / all));
-  }, (trouble) => { if (trouble) byId('acting-status').textContent = trouble; });
+  try {
+    const { act } = await import('./raffle.js');
+    await act(offer.deal, offer.raffle, (done, all) => {
+      Object.assign(byId('acting-progress'), { max: all, value: done });
+      byId('acting-status').textContent = kept + NEW.acting(done >= all / 2, Math.round(100 * done / all));
+    }, (trouble) => { if (trouble) byId('acting-status').textContent = trouble; });
+  } catch (fault) {
+    byId('acting-status').textContent = NEW.drawFailed(fault.message);
+    byId('acting-again').hidden = false;
+    byId('acting-again').onclick = () => actForAll(offer);
+    return;
+  }
   made.set(offer.deal, { ...offer, raffle: undefined, watched: true });
   location.assign(`/r/${encodeURIComponent(offer.deal)}`);
 }

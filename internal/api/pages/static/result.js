@@ -34,8 +34,8 @@ function statusOf(deal) {
   switch (deal.state) {
     case 'OPEN':
     case 'COMMITTING': return PUBLIC.toSeal(who(missing('committed')));
-    case 'REVEALING': return missing('revealed') ? PUBLIC.toOpen(who(missing('revealed'))) : PUBLIC.toDraw(deal.algorithm_params.beacon_round);
-    case 'VOID': return PUBLIC.void(names((deal.void_flakers ?? []).map((i) => deal.parties[i].label)));
+    case 'REVEALING': return missing('revealed') ? PUBLIC.toOpen(who(missing('revealed'))) : drawTime(deal) ? PUBLIC.toDraw(deal.algorithm_params.beacon_round) : [PUBLIC.now];
+    case 'VOID': return deal.acted_by ? PUBLIC.voidByOrganiser : PUBLIC.void(names((deal.void_flakers ?? []).map((i) => deal.parties[i].label)));
     case 'CANCELLED': return PUBLIC.cancelled;
     case 'EXPIRED': return PUBLIC.expired;
     default: return PUBLIC.settled(now.bundle);
@@ -105,7 +105,7 @@ function pause({ deal }, failures) {
   const [until] = nextOf(deal) ?? [];
   if (!until) return SOON;
   const left = until - seconds();
-  return left > 0 ? Math.min(left + 0.5, IDLE) : left > -NEAR ? SOON : IDLE;
+  return left > 0 ? Math.min(left + 0.5 + Math.random(), IDLE) : left > -NEAR ? SOON : IDLE;
 }
 
 function trouble(text) {
@@ -117,7 +117,7 @@ async function follow() {
   let tag = null;
   for (let [looks, failures] = [0, 0]; looks < LOOKS_AFTER_END;) {
     const answer = await call('GET', `/v1/public/${encodeURIComponent(id)}`, { header: tag ? { 'If-None-Match': tag } : {} }).catch(() => null);
-    if (answer && codeOf(answer) === 'DEAL_NOT_FOUND') {
+    if (!now && answer && codeOf(answer) === 'DEAL_NOT_FOUND') {
       byId('loading').hidden = true;
       byId('stranger').hidden = false;
       return;

@@ -34,6 +34,8 @@ export const NEW = {
   wrongKey: (who, problem) => `The key of ${who} ${problem}.`,
   keyTwice: (who) => `A key of ${who} is there twice.`,
   acting: (opening, percent) => `${opening ? 'Opening' : 'Sealing'}: ${percent} %`,
+  drawFailed: (why) => `${why} The draw is not complete: try again before its time is up.`,
+  keepOpen: 'This browser keeps nothing, so a closed page cannot continue. ',
   notKept: 'Save all invitations now: this browser keeps none.',
   ownLink: 'your own link',
   advice: (warning) => `${warning}.`,
@@ -53,6 +55,7 @@ export const NEW = {
 
 // mine.js
 export const MINE = {
+  draw: 'A draw for an audience',
   dealWith: (who) => ['A deal with ', ...who],
   yourTurn: 'your turn',
   sealed: (count, all) => `${count} of ${all} have sealed`,
@@ -262,6 +265,7 @@ export const PUBLIC = {
   toOpen: (who) => [`All is sealed. Waiting for ${who} to open.`],
   toDraw: (round) => [`All is sealed and opened. The public beacon draws, by its round ${round}.`],
   void: (who) => ['Void: ', ...who, ' missed a deadline or rejected. Nothing was settled.'],
+  voidByOrganiser: ['Void: the organiser did not act for all names in time. Nothing was settled, and nobody else is at fault.'],
   cancelled: ['Cancelled by its initiator. Nothing was settled.'],
   expired: ['Ended without a result. No party is at fault.'],
   settled: (certified) => [certified ? COMMON.certified : 'Settled. The certificate is being signed.'],
