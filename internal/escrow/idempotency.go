@@ -176,7 +176,7 @@ func (r *Record) begin(ctx context.Context) error {
 			return err
 		case free || r.Answered:
 			return nil
-		case time.Now().After(deadline), budget.From(ctx).Computes():
+		case time.Now().After(deadline), budget.From(ctx).Large():
 			return problem.New(problem.IdempotencyInProgress, "a request with this %s is still running; send the same request again in a few seconds", problem.KeyHeader)
 		}
 		select {

@@ -166,7 +166,7 @@ func (a *API) observed(next http.Handler) http.Handler {
 		limited := r.WithContext(ctx)
 		web.Serves(limited, call)
 		defer web.Sent(limited, call)
-		w.Begins = call.Answer
+		w.Begins = call.Rest
 		defer func() { r.Pattern = limited.Pattern }()
 		next.ServeHTTP(w, limited)
 	})

@@ -99,7 +99,7 @@ func TestLargeResultsAreLargeReads(t *testing.T) {
 	if now, err := f.Snapshot(ctx, d.DealID, store.NoParties); err != nil || !bytes.Equal(now.Result, result) {
 		t.Fatalf("the snapshot has a result of %d bytes (%v), want %d", len(now.Result), err, len(result))
 	}
-	if n := p.Held(budget.Large); n < int64(len(result)) {
+	if _, n := p.Held(); n < int64(len(result)) {
 		t.Errorf("the call holds %d bytes for a result of %d", n, len(result))
 	}
 	if all, _ := f.SnapshotTogether([]string{d.DealID}, []store.Selection{store.NoParties}); all[0].Result != nil {

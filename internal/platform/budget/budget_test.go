@@ -7,62 +7,52 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-var small = Options{Party: 10, Other: 10, Work: 20, Shared: 40}
+var small = Options{Size: 40}
 
 // check checks the invariants of Budget.mu.
 func (b *Budget) check() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var used, overflow int64
-	for i := range b.lanes {
-		l := &b.lanes[i]
-		var held, leaving int64
-		turns, blocked, blocking := 0, 0, 0
-		for name, one := range l.networks {
-			held += one.held
-			leaving += one.leaving
-			blocked += one.blocked.Len()
-			if one.name != name || one.held < 0 || one.leaving < 0 || one.leaving > one.held || (one.turn != nil) != (one.waiters.Len() > 0) || (one.index >= 0) != (one.blocked.Len() > 0) {
-				return fmt.Errorf("lane %d: network %+v", i, one)
-			}
-			if one.turn != nil {
-				turns++
-			}
-			if one.index >= 0 {
-				blocking++
-			}
+	var held, leaving int64
+	turns, blocked, blocking := 0, 0, 0
+	for name, one := range b.networks {
+		held += one.held
+		leaving += one.leaving
+		blocked += one.blocked.Len()
+		if one.name != name || one.held < 0 || one.leaving < 0 || one.leaving > one.held || (one.turn != nil) != (one.waiters.Len() > 0) || (one.index >= 0) != (one.blocked.Len() > 0) {
+			return fmt.Errorf("network %+v", one)
 		}
-		if held != l.used || leaving != l.leaving || turns != l.turns.Len() || blocked != l.blocked.Len() || blocking != len(l.blocking) {
-			return fmt.Errorf("lane %d: used %d, leaving %d, turns %d, blocked %d and %d networks; its networks have %d, %d, %d, %d and %d", i, l.used, l.leaving, l.turns.Len(), l.blocked.Len(), len(l.blocking), held, leaving, turns, blocked, blocking)
+		if one.turn != nil {
+			turns++
 		}
-		for j, one := range l.blocking {
-			if j > 0 && l.blocking.Less(j, (j-1)/2) || one.index != j {
-				return fmt.Errorf("lane %d: the heap is not in order at %d", i, j)
-			}
+		if one.index >= 0 {
+			blocking++
 		}
-		if l.turns.Len() > 0 && b.fits(l, l.next().waiters.Front().Value.(*waiter).ticket.units) {
-			return fmt.Errorf("lane %d: a ticket that fits is waited for", i)
-		}
-		used += l.used
-		overflow += max(0, l.used-l.part)
 	}
-	if overflow != b.overflow || overflow > b.Shared || used > b.Total() {
-		return fmt.Errorf("%d units are used, %d of them shared (counted %d); want at most %d and %d", used, overflow, b.overflow, b.Total(), b.Shared)
+	if held != b.used || held > b.Size || leaving != b.leaving || turns != b.turns.Len() || blocked != b.blocked.Len() || blocking != len(b.blocking) {
+		return fmt.Errorf("used %d of %d, leaving %d, turns %d, blocked %d and %d networks; its networks have %d, %d, %d, %d and %d", b.used, b.Size, b.leaving, b.turns.Len(), b.blocked.Len(), len(b.blocking), held, leaving, turns, blocked, blocking)
+	}
+	for j, one := range b.blocking {
+		if j > 0 && b.blocking.Less(j, (j-1)/2) || one.index != j {
+			return fmt.Errorf("the heap is not in order at %d", j)
+		}
+	}
+	if b.turns.Len() > 0 && b.used+b.next().ticket.units <= b.Size {
+		return errors.New("a ticket that fits is waited for")
 	}
 	return nil
 }
 
 func (b *Budget) empty(t *testing.T) {
 	t.Helper()
-	for lane := range lanes {
-		if units, networks := b.Held(lane); units != 0 || networks != 0 {
-			t.Errorf("lane %d: %d units of %d networks are counted at the end, want none", lane, units, networks)
-		}
+	if units, networks := b.Held(); units != 0 || networks != 0 {
+		t.Errorf("%d units of %d networks are counted at the end, want none", units, networks)
 	}
 	if err := b.check(); err != nil {
 		t.Error(err)
@@ -112,29 +102,28 @@ func FuzzTickets(f *testing.F) {
 }
 
 func hold(t *testing.T, ctx context.Context, b *Budget, what, who, n byte) {
-	lane := Lane(what % byte(lanes))
-	units := int64(n) % (b.lanes[lane].most + 1)
+	units := int64(n) % (b.Size + 1)
 	network := fmt.Sprint(who % 5)
 	began := time.Now()
-	ticket, err := b.Take(ctx, lane, network, units)
+	ticket, err := b.Take(ctx, network, units)
 	if err != nil {
 		if ctx.Err() == nil {
-			t.Errorf("%d units in lane %d: %v, want a ticket", units, lane, err)
+			t.Errorf("%d units: %v, want a ticket", units, err)
 		}
 		return
 	}
 	// 200 takers at most, each of which holds its ticket for at most 2.55 s.
 	if waited := time.Since(began); waited > 10*time.Minute {
-		t.Errorf("%d units in lane %d: waited %v", units, lane, waited)
+		t.Errorf("%d units: waited %v", units, waited)
 	}
 	defer ticket.Return()
 	pause := time.Duration(who) * 10 * time.Millisecond
-	switch n % 4 {
+	switch (n / 4) % 5 {
 	case 0:
 		time.Sleep(pause / 2)
 		ticket.Shrink(units / 2)
 		time.Sleep(pause / 2)
-		ticket.Grow(units)
+		ticket.TryGrow(units)
 	case 1:
 		evicted := make(chan struct{})
 		if !ticket.Evictable(func() { close(evicted) }) {
@@ -150,7 +139,7 @@ func hold(t *testing.T, ctx context.Context, b *Budget, what, who, n byte) {
 			}
 		case <-evicted:
 			time.Sleep(pause / 8)
-			if ticket.Busy() || ticket.Evictable(nil) || ticket.Grow(units+1) {
+			if ticket.Busy() || ticket.Evictable(nil) || ticket.TryGrow(units+1) || ticket.Grow(ctx, units+1) == nil {
 				t.Error("an evicted ticket is still used")
 			}
 		}
@@ -161,14 +150,21 @@ func hold(t *testing.T, ctx context.Context, b *Budget, what, who, n byte) {
 			t.Errorf("Yield: %v", err)
 		}
 		time.Sleep(pause / 2)
+	case 3:
+		time.Sleep(pause / 2)
+		// An evicted ticket does not grow, and still counts.
+		if err := ticket.Grow(ctx, b.Size); err == nil && ticket.Units() != b.Size || err != nil && ticket.Units() != units {
+			t.Errorf("Grow: %v, the ticket has %d units", err, ticket.Units())
+		}
+		time.Sleep(pause / 2)
 	default:
 		time.Sleep(pause)
 		ticket.Return()
 	}
 }
 
-// Attackers of many networks hold all lanes, each ticket for a tenth of a second, and take new tickets at
-// once. The largest ticket of each lane is granted to a newcomer all the same.
+// Attackers of many networks hold all, each ticket for a tenth of a second, and take new tickets at
+// once. The largest ticket is granted to a newcomer all the same.
 func TestNobodyStarves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(small)
@@ -177,8 +173,7 @@ func TestNobodyStarves(t *testing.T) {
 		for i := range 200 {
 			attackers.Go(func() {
 				for ctx.Err() == nil {
-					lane := Lane(i % int(lanes))
-					if ticket, err := b.Take(ctx, lane, fmt.Sprint("attacker ", i%20), 1+int64(i)%b.lanes[lane].most); err == nil {
+					if ticket, err := b.Take(ctx, fmt.Sprint("attacker ", i%20), 1+int64(i)%b.Size); err == nil {
 						time.Sleep(100 * time.Millisecond)
 						ticket.Return()
 					}
@@ -188,23 +183,21 @@ func TestNobodyStarves(t *testing.T) {
 		defer attackers.Wait()
 		defer stop()
 		time.Sleep(time.Second)
-		for lane := range lanes {
-			for _, units := range []int64{1, b.lanes[lane].most} {
-				began := time.Now()
-				patient, cancel := context.WithTimeout(ctx, time.Minute)
-				ticket, err := b.Take(patient, lane, "newcomer", units)
-				cancel()
-				if err != nil {
-					t.Fatalf("%d units in lane %d: %v, want a ticket", units, lane, err)
-				}
-				ticket.Return()
-				// Each of the 20 networks is served at most once before.
-				if waited := time.Since(began); waited > 22*100*time.Millisecond {
-					t.Errorf("%d units in lane %d: waited %v", units, lane, waited)
-				}
-				if err := b.check(); err != nil {
-					t.Fatal(err)
-				}
+		for _, units := range []int64{1, b.Size} {
+			began := time.Now()
+			patient, cancel := context.WithTimeout(ctx, time.Minute)
+			ticket, err := b.Take(patient, "newcomer", units)
+			cancel()
+			if err != nil {
+				t.Fatalf("%d units: %v, want a ticket", units, err)
+			}
+			ticket.Return()
+			// Each of the 20 networks is served at most once before.
+			if waited := time.Since(began); waited > 22*100*time.Millisecond {
+				t.Errorf("%d units: waited %v", units, waited)
+			}
+			if err := b.check(); err != nil {
+				t.Fatal(err)
 			}
 		}
 		stop()
@@ -213,10 +206,60 @@ func TestNobodyStarves(t *testing.T) {
 	})
 }
 
+// A ticket grows although others of its size are blocked on their clients or grow too.
+func TestGrowEvictsOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := small
+		o.Wait = 5 * time.Second
+		b := New(o)
+		for i := range 3 {
+			ticket, _ := b.Try("stalled", 10)
+			ticket.Evictable(func() {
+				time.AfterFunc(time.Duration(i)*time.Millisecond, ticket.Return) // not within the call
+			})
+		}
+		ticket, _ := b.Try("grows", 10)
+		if err := ticket.Grow(t.Context(), 25); err != nil || ticket.Units() != 25 {
+			t.Errorf("Grow beside stalled tickets: %v, %d units, want 25", err, ticket.Units())
+		}
+		if units, _ := b.Held(); units != 35 {
+			t.Errorf("%d units are held, want 35: only what was needed is evicted", units)
+		}
+		if err := ticket.Grow(t.Context(), 41); !errors.Is(err, ErrNever) {
+			t.Errorf("Grow over the budget: %v, want ErrNever", err)
+		}
+		ticket.Return()
+		synctest.Wait()
+		var all sync.WaitGroup
+		var grown atomic.Int32
+		for i := range 4 { // each would wait for the others
+			all.Go(func() {
+				ticket, err := b.Take(t.Context(), fmt.Sprint(i), 7)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer ticket.Return()
+				time.Sleep(time.Second)
+				if err := ticket.Grow(t.Context(), 30); err == nil {
+					grown.Add(1)
+					time.Sleep(time.Second)
+				} else if !errors.Is(err, ErrFull) {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if grown.Load() == 0 {
+			t.Error("no ticket of four grew")
+		}
+	})
+}
+
 // waiting takes a ticket in a goroutine, and appends the network's name to `order` once it is granted.
-func (q *queue) waiting(lane Lane, network string, n int64) {
+func (q *queue) waiting(network string, n int64) {
 	q.all.Go(func() {
-		ticket, err := q.b.Take(q.t.Context(), lane, network, n)
+		ticket, err := q.b.Take(q.t.Context(), network, n)
 		if err != nil {
 			q.t.Errorf("%s: %v", network, err)
 			return
@@ -242,28 +285,21 @@ func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(small)
 		q := &queue{t: t, b: b}
-		all, err := b.Take(t.Context(), Large, "other", 40)
+		all, err := b.Take(t.Context(), "other", 40)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {
-			q.waiting(Large, "greedy", 30)
+			q.waiting("greedy", 30)
 		}
-		q.waiting(Large, "modest", 30)
-		for range 3 { // not behind the large ones, and not into Shared
-			q.waiting(Other, "small", 5)
-		}
-		if want := []string{"small", "small"}; !slices.Equal(q.order, want) {
-			t.Errorf("served %v while the lane of large work is full, want %v", q.order, want)
-		}
-		if _, ok := b.Try(Other, "newcomer", 1); ok {
+		q.waiting("modest", 30)
+		if _, ok := b.Try("newcomer", 0); ok {
 			t.Error("Try passes a waiter")
 		}
 		all.Return()
 		q.all.Wait()
-		large := slices.DeleteFunc(slices.Clone(q.order), func(network string) bool { return network == "small" })
-		if want := []string{"greedy", "modest", "greedy", "greedy"}; !slices.Equal(large, want) || len(q.order) != 7 {
-			t.Errorf("served %v, want %v and 3 small", q.order, want)
+		if want := []string{"greedy", "modest", "greedy", "greedy"}; !slices.Equal(q.order, want) {
+			t.Errorf("served %v, want %v", q.order, want)
 		}
 		b.empty(t)
 	})
@@ -275,11 +311,11 @@ func TestANetworkOverItsShareIsPassedOver(t *testing.T) {
 		q := &queue{t: t, b: b}
 		var greedy []*Ticket
 		for range 4 {
-			ticket, _ := b.Try(Large, "greedy", 10)
+			ticket, _ := b.Try("greedy", 10)
 			greedy = append(greedy, ticket)
 		}
-		q.waiting(Large, "greedy", 10)
-		q.waiting(Large, "modest", 10)
+		q.waiting("greedy", 10)
+		q.waiting("modest", 10)
 		for i, want := range []string{"modest", "greedy"} {
 			greedy[i].Return()
 			synctest.Wait()
@@ -299,7 +335,7 @@ func TestEviction(t *testing.T) {
 		b := New(small)
 		var evicted []string
 		blocked := func(network string, n int64) *Ticket {
-			ticket, ok := b.Try(Large, network, n)
+			ticket, ok := b.Try(network, n)
 			if !ok {
 				t.Fatalf("no ticket for %s", network)
 			}
@@ -320,18 +356,18 @@ func TestEviction(t *testing.T) {
 		for range 3 {
 			blocked("over its share", 10)
 		}
-		newcomer, ok := b.Try(Large, "newcomer", 5)
+		newcomer, ok := b.Try("newcomer", 5)
 		if !ok {
 			t.Error("the newcomer got no ticket")
 		}
 		want("at once", "over its share")
-		if _, ok = b.Try(Large, "within its share", 10); ok {
+		if _, ok = b.Try("within its share", 10); ok {
 			t.Error("a network that would hold as much got a ticket at once")
 		}
 		want("not for a network that would hold as much")
 		time.Sleep(small.Patience + time.Second)
 		within.Evictable(func() { within.Return() }) // its client has moved
-		second, ok := b.Try(Large, "within its share", 10)
+		second, ok := b.Try("within its share", 10)
 		if !ok {
 			t.Error("no ticket, although others are blocked for long")
 		}
@@ -339,7 +375,7 @@ func TestEviction(t *testing.T) {
 		if !within.Busy() {
 			t.Error("the ticket whose client moves was evicted")
 		}
-		third, err := b.Take(t.Context(), Large, "newcomer", 6)
+		third, err := b.Take(t.Context(), "newcomer", 6)
 		if err != nil {
 			t.Error(err)
 		}
@@ -351,58 +387,22 @@ func TestEviction(t *testing.T) {
 	})
 }
 
-// Waiters of other lanes that have overflowed into Shared make room for a large ticket.
-func TestOverflowIsEvicted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := New(small)
-		var all sync.WaitGroup
-		for i := range 25 {
-			all.Go(func() {
-				ticket, err := b.Take(t.Context(), Other, fmt.Sprint(i), 2)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				woken := make(chan struct{})
-				ticket.Evictable(func() { close(woken) })
-				select {
-				case <-woken:
-				case <-time.After(time.Minute):
-				}
-				ticket.Return()
-			})
-		}
-		synctest.Wait()
-		began := time.Now()
-		ticket, err := b.Take(t.Context(), Large, "large", 30)
-		if waited := time.Since(began); err != nil || waited > 2*time.Second {
-			t.Errorf("a large ticket: %v after %v, want it within 2 s", err, waited)
-		}
-		if units, _ := b.Held(Other); units != 20 {
-			t.Errorf("%d units stay in the other lane, want 20: only what was needed is evicted", units)
-		}
-		ticket.Return()
-		all.Wait()
-		b.empty(t)
-	})
-}
-
 func TestErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := small
 		o.Wait = 5 * time.Second
 		b := New(o)
-		if _, err := b.Take(t.Context(), Party, "a", 11); !errors.Is(err, ErrNever) {
-			t.Errorf("a ticket larger than its lane: %v, want ErrNever", err)
+		if _, err := b.Take(t.Context(), "a", 41); !errors.Is(err, ErrNever) {
+			t.Errorf("a ticket larger than the budget: %v, want ErrNever", err)
 		}
-		ticket, _ := b.Try(Large, "a", 40)
+		ticket, _ := b.Try("a", 40)
 		began := time.Now()
-		if _, err := b.Take(t.Context(), Large, "b", 1); !errors.Is(err, ErrFull) || time.Since(began) != o.Wait {
+		if _, err := b.Take(t.Context(), "b", 1); !errors.Is(err, ErrFull) || time.Since(began) != o.Wait {
 			t.Errorf("%v after %v, want ErrFull after %v", err, time.Since(began), o.Wait)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := b.Take(ctx, Large, "b", 1); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := b.Take(ctx, "b", 1); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v, want the error of ctx", err)
 		}
 		ticket.Return()
@@ -411,17 +411,17 @@ func TestErrors(t *testing.T) {
 }
 
 func BenchmarkTakeAndReturn(b *testing.B) {
-	budget := New(Options{Party: 1 << 24, Other: 1 << 24, Work: 1 << 24, Shared: 1 << 26})
+	budget := New(Options{Size: 1 << 26})
 	for _, others := range []int{0, 10_000} {
 		for i := range others {
-			if _, ok := budget.Try(Party, fmt.Sprint("network ", i), 16); !ok {
+			if _, ok := budget.Try(fmt.Sprint("network ", i), 16); !ok {
 				b.Fatal("no ticket")
 			}
 		}
 		b.Run(fmt.Sprint("beside ", others, " networks"), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				ticket, err := budget.Take(b.Context(), Party, "192.0.2.1", 16<<10)
+				ticket, err := budget.Take(b.Context(), "192.0.2.1", 16<<10)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -432,7 +432,7 @@ func BenchmarkTakeAndReturn(b *testing.B) {
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					ticket, err := budget.Take(b.Context(), Party, "192.0.2.1", 16)
+					ticket, err := budget.Take(b.Context(), "192.0.2.1", 16)
 					if err != nil {
 						b.Error(err)
 						return
@@ -446,11 +446,11 @@ func BenchmarkTakeAndReturn(b *testing.B) {
 
 // A body that is read in four blocks.
 func BenchmarkEvictable(b *testing.B) {
-	budget := New(Options{Shared: 1 << 26})
+	budget := New(Options{Size: 1 << 26})
 	evict := func() {}
 	b.ReportAllocs()
 	for b.Loop() {
-		ticket, err := budget.Take(b.Context(), Large, "192.0.2.1", 256<<10)
+		ticket, err := budget.Take(b.Context(), "192.0.2.1", 256<<10)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -462,14 +462,14 @@ func BenchmarkEvictable(b *testing.B) {
 	}
 }
 
-// With Bound, a network holds half of a lane at most, and its share once the lane is three quarters full.
+// With Bound, a network holds half of the budget at most, and its share once that is three quarters full.
 func TestTryBoundsANetwork(t *testing.T) {
-	o := Options{Shared: 16, Share: 4, Bound: true}
+	o := Options{Size: 16, Share: 4, Bound: true}
 	b := New(o)
 	var all []*Ticket
 	take := func(network string, want bool) *Ticket {
 		t.Helper()
-		ticket, ok := b.Try(Large, network, 1)
+		ticket, ok := b.Try(network, 1)
 		if ok != want {
 			t.Errorf("a ticket of %q: %v, want %v", network, ok, want)
 		}

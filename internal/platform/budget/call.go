@@ -8,20 +8,18 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// Call holds the tickets of one call: one for what the call holds until the client took the answer
-// (Hold), one of Work for a parsed body, and a turn at the CPU. A nil *Call has no limits. The
-// methods return problem.Errors.
+// Call holds the tickets of one call: one for what the call holds until the client took the answer, and
+// a turn at the CPU. A nil *Call has no limits. The methods return problem.Errors.
 type Call struct {
 	process *Process
 	network string
 
 	mu sync.Mutex
 	// mu guards the fields below. No method waits while it holds mu.
-	party bool
+	of    int // 1: a call of a party
 	ended bool
-	held  *Ticket // of Party, Other or Large
-	units int64   // of held, so that Hold and Shrink rarely lock the budget
-	work  *Ticket
+	held  *Ticket
+	units int64 // of held, so that Hold and Shrink rarely lock the budget
 	turn  *Ticket
 }
 
@@ -47,76 +45,80 @@ func From(ctx context.Context) *Call {
 func (c *Call) Party() {
 	if c != nil {
 		c.mu.Lock()
-		c.party = true
+		c.of = 1
 		c.mu.Unlock()
 	}
 }
 
-// Hold makes the call's ticket at least n bytes large, before the call holds that much. It waits only
-// if the call holds no more than a small ticket, which it gives back first. Otherwise, and after
-// Compute, it returns OVERLOADED if the ticket cannot grow at once.
+// Hold makes the call's ticket at least n bytes large, before the call holds that much. If it must wait,
+// it gives back a small ticket first, and a large one can be evicted meanwhile.
 func (c *Call) Hold(ctx context.Context, n int64) error {
 	if c == nil {
 		return nil
 	}
 	c.mu.Lock()
-	held, working, lane := c.held, c.work != nil, c.lane(n)
-	enough := held != nil && (c.units >= n || held.lane == lane && held.Grow(n))
+	held, from, turn := c.held, c.memory(n), c.turn != nil
+	enough := held != nil && (c.units >= n || held.budget == from && held.TryGrow(n))
 	if enough {
 		c.units = max(c.units, n)
 	}
 	c.mu.Unlock()
-	switch {
-	case enough:
+	if enough {
 		return nil
-	case working, held != nil && held.lane == Large:
-		return overloaded(ErrFull)
 	}
-	c.giveBack(&c.held)
-	// Who has a turn may wait for those who wait for one.
-	c.mu.Lock()
-	turn := c.turn != nil
-	c.mu.Unlock()
-	if turn {
+	if turn { // who has a turn may wait for those who wait for one
 		c.Rest()
 	}
-	err := c.take(ctx, c.process.memory, lane, n, &c.held)
+	var err error
+	if held != nil && held.budget == c.process.large {
+		if err = held.Grow(ctx, n); err != nil {
+			return overloaded(err)
+		}
+		c.mu.Lock()
+		c.units = max(c.units, n)
+		c.mu.Unlock()
+	} else {
+		c.giveBack(&c.held)
+		err = c.take(ctx, from, n, &c.held)
+	}
 	if err == nil && turn {
 		err = c.Turn(ctx)
 	}
 	return err
 }
 
-// Parse counts the tree of a body that the call holds, in bytes, before it is parsed: in the ticket of a small call, and
-// otherwise with Compute and a turn for the parser.
+// Parse counts a body that the call holds with its tree, in bytes, before it is parsed. A large one also
+// waits for a turn for the parser.
 func (c *Call) Parse(ctx context.Context, body int, tree int64) error {
-	small := SmallCall + int64(body)
-	if small+tree <= MaxSmall {
-		return c.Hold(ctx, small+tree)
-	}
-	err := c.Hold(ctx, small)
-	if err == nil {
-		err = c.Compute(ctx, tree)
-	}
-	if err == nil {
+	n := SmallCall + int64(body) + tree
+	err := c.Hold(ctx, n)
+	if err == nil && n > MaxSmall {
 		err = c.Turn(ctx)
 	}
 	return err
 }
 
-func (c *Call) lane(n int64) Lane {
-	switch {
-	case n > MaxSmall:
-		return Large
-	case c.party:
-		return Party
+// Large reports whether the call holds more than a small one. It MUST NOT wait for another call then.
+func (c *Call) Large() bool {
+	if c == nil {
+		return false
 	}
-	return Other
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.units > MaxSmall
+}
+
+// memory returns the budget of a ticket of n bytes.
+func (c *Call) memory(n int64) *Budget {
+	if n > MaxSmall {
+		return c.process.large
+	}
+	return c.process.small[c.of]
 }
 
 // take waits for a ticket, and returns it at once if the call has ended meanwhile.
-func (c *Call) take(ctx context.Context, b *Budget, lane Lane, n int64, to **Ticket) error {
-	t, err := b.Take(ctx, lane, c.network, n)
+func (c *Call) take(ctx context.Context, b *Budget, n int64, to **Ticket) error {
+	t, err := b.Take(ctx, c.network, n)
 	if err != nil {
 		return overloaded(err)
 	}
@@ -157,37 +159,18 @@ func (c *Call) Shrink(n int64) {
 	}
 }
 
-// Compute counts n bytes that the call holds while it computes, such as a parsed body, until Wait or
-// Answer. Before Compute, the call MUST hold all that it waits for.
-func (c *Call) Compute(ctx context.Context, n int64) error {
-	if c == nil {
-		return nil
-	}
-	return c.take(ctx, c.process.memory, Work, n, &c.work)
-}
-
-// Computes reports whether the call holds what Compute took. It MUST NOT wait for another call then.
-func (c *Call) Computes() bool {
-	if c == nil {
-		return false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.work != nil
-}
-
 // Turn waits for a turn at the CPU for a long computation. Rest gives it back.
 func (c *Call) Turn(ctx context.Context) error {
 	if c == nil {
 		return nil
 	}
 	c.mu.Lock()
-	turn, lane := c.turn, c.lane(0)
+	turn, turns := c.turn, c.process.turns[c.of]
 	c.mu.Unlock()
 	if turn != nil {
 		return nil
 	}
-	return c.take(ctx, c.process.turns, lane, 1, &c.turn)
+	return c.take(ctx, turns, 1, &c.turn)
 }
 
 // Yield passes the turn to others that wait for one. Long computations call it every few
@@ -215,14 +198,6 @@ func (c *Call) Rest() {
 	}
 }
 
-// Answer says that the answer begins: it gives back the turn, and what Compute took.
-func (c *Call) Answer() {
-	if c != nil {
-		c.giveBack(&c.turn)
-		c.giveBack(&c.work)
-	}
-}
-
 func (c *Call) giveBack(from **Ticket) {
 	c.mu.Lock()
 	t := *from
@@ -243,7 +218,7 @@ func (c *Call) Wait(n int64, wake func()) (resume func(context.Context) error) {
 	if c == nil {
 		return func(context.Context) error { return nil }
 	}
-	c.Answer()
+	c.Rest()
 	held := c.ticket()
 	if held == nil {
 		return func(context.Context) error { return nil }
@@ -255,8 +230,8 @@ func (c *Call) Wait(n int64, wake func()) (resume func(context.Context) error) {
 		if held.Busy() && before <= MaxSmall {
 			return nil
 		}
-		held.Return()
-		return c.take(ctx, c.process.memory, c.lane(before), before, &c.held)
+		c.giveBack(&c.held)
+		return c.Hold(ctx, before)
 	}
 }
 
@@ -265,7 +240,20 @@ func (c *Call) Lookup(ctx context.Context) (done func(), err error) {
 	if c == nil {
 		return func() {}, nil
 	}
-	t, err := c.process.lookups.Take(ctx, Other, c.network, 1)
+	return c.one(ctx, c.process.lookups)
+}
+
+// Read waits for the turn of a large read from the database. One call reads at a time, and the networks
+// take turns.
+func (c *Call) Read(ctx context.Context) (done func(), err error) {
+	if c == nil {
+		return func() {}, nil
+	}
+	return c.one(ctx, c.process.reads)
+}
+
+func (c *Call) one(ctx context.Context, b *Budget) (done func(), err error) {
+	t, err := b.Take(ctx, c.network, 1)
 	if err != nil {
 		return nil, overloaded(err)
 	}
@@ -300,7 +288,7 @@ func (c *Call) ticket() *Ticket {
 func (c *Call) Unsent(n int64) (t *Ticket, ok bool) {
 	c.mu.Lock()
 	t = c.held
-	if large := t != nil && (t.Units() >= n || t.Grow(n)); large {
+	if t != nil && (t.Units() >= n || t.TryGrow(n)) {
 		c.held = nil
 	} else {
 		t = nil
@@ -310,7 +298,7 @@ func (c *Call) Unsent(n int64) (t *Ticket, ok bool) {
 		t.Shrink(n)
 		return t, true
 	}
-	return c.process.memory.Try(Large, c.network, n)
+	return c.process.large.Try(c.network, n)
 }
 
 // End gives back all. Afterwards the call takes nothing.
@@ -321,6 +309,6 @@ func (c *Call) End() {
 	c.mu.Lock()
 	c.ended = true
 	c.mu.Unlock()
-	c.Answer()
+	c.giveBack(&c.turn)
 	c.giveBack(&c.held)
 }

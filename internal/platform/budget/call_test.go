@@ -17,17 +17,23 @@ import (
 )
 
 func smallProcess() *Process {
+	of := func(size int64) *Budget { return New(Options{Size: size, Wait: wait}) }
 	return &Process{
-		memory: New(Options{Party: MaxSmall, Other: MaxSmall, Work: 1 << 20, Shared: 1 << 20, Wait: wait}),
-		turns:  New(Options{Party: 1, Other: 1, Wait: wait}), lookups: New(Options{Other: 1, Wait: wait}),
+		small: [2]*Budget{of(MaxSmall), of(MaxSmall)}, large: of(2 << 20),
+		turns: [2]*Budget{of(1), of(1)}, lookups: of(1), reads: of(1),
 	}
 }
 
 func (p *Process) empty(t *testing.T) {
 	t.Helper()
-	for _, b := range []*Budget{p.memory, p.turns, p.lookups} {
+	for _, b := range []*Budget{p.small[0], p.small[1], p.large, p.turns[0], p.turns[1], p.lookups, p.reads} {
 		b.empty(t)
 	}
+}
+
+func (b *Budget) holds() int64 {
+	n, _ := b.Held()
+	return n
 }
 
 func TestCallHoldsWhatItNeeds(t *testing.T) {
@@ -38,40 +44,64 @@ func TestCallHoldsWhatItNeeds(t *testing.T) {
 	}
 	c.Party()
 	for _, step := range []struct {
-		take        func() error
-		lane        Lane
-		party, want int64
+		take         func() error
+		party, large int64
 	}{
-		{func() error { return c.Hold(ctx, SmallCall) }, Party, SmallCall, 0},
-		{func() error { return c.Hold(ctx, 100) }, Party, SmallCall, 0},
-		{func() error { return c.Parse(ctx, 1000, 10_000) }, Party, SmallCall + 11_000, 0},
-		{func() error { return c.Hold(ctx, 500<<10) }, Large, 0, 500 << 10},
-		{func() error { c.Shrink(200 << 10); return nil }, Large, 0, 200 << 10},
-		{func() error { return c.Parse(ctx, 150<<10, 1<<20) }, Large, 0, 200 << 10},
+		{func() error { return c.Hold(ctx, SmallCall) }, SmallCall, 0},
+		{func() error { return c.Hold(ctx, 100) }, SmallCall, 0},
+		{func() error { return c.Parse(ctx, 1000, 10_000) }, SmallCall + 11_000, 0},
+		{func() error { return c.Hold(ctx, 500<<10) }, 0, 500 << 10},
+		{func() error { c.Shrink(200 << 10); return nil }, 0, 200 << 10},
+		{func() error { return c.Parse(ctx, 150<<10, 1<<20) }, 0, SmallCall + 150<<10 + 1<<20},
 	} {
+		if c.Large() != (p.large.holds() > 0) {
+			t.Errorf("Large is %t", c.Large())
+		}
 		if err := step.take(); err != nil {
 			t.Fatal(err)
 		}
-		if party, large := p.Held(Party), p.Held(Large); party != step.party || large != step.want {
-			t.Errorf("holds %d and %d bytes, want %d and %d", party, large, step.party, step.want)
+		if party, large := p.small[1].holds(), p.large.holds(); party != step.party || large != step.large {
+			t.Errorf("holds %d and %d bytes, want %d and %d", party, large, step.party, step.large)
 		}
 	}
-	if units, _ := p.turns.Held(Party); p.Held(Work) != 1<<20 || units != 1 {
-		t.Errorf("a large body holds %d bytes of Work and %d turns, want %d and 1", p.Held(Work), units, 1<<20)
+	if p.turns[1].holds() != 1 {
+		t.Error("a large body is parsed without a turn")
 	}
-	if err := c.Hold(ctx, 2<<20); !problem.Is(err, problem.Overloaded) {
-		t.Errorf("more than the lane: %v, want OVERLOADED", err)
+	if err := c.Hold(ctx, 3<<20); !problem.Is(err, problem.Overloaded) {
+		t.Errorf("more than there is: %v, want OVERLOADED", err)
 	}
-	c.Answer()
-	if units, _ := p.turns.Held(Party); p.Held(Work) != 0 || units != 0 {
-		t.Error("the call computes while it answers")
+	c.Rest()
+	if p.turns[1].holds() != 0 {
+		t.Error("the call has a turn while it answers")
 	}
 	c.End()
 	c.End()
-	if err := c.Hold(ctx, 1); err != nil || p.Held(Party) != 0 {
-		t.Errorf("Hold after End: %v, %d bytes", err, p.Held(Party))
+	if err := c.Hold(ctx, 1); err != nil || p.small[1].holds() != 0 {
+		t.Errorf("Hold after End: %v, %d bytes", err, p.small[1].holds())
 	}
 	p.empty(t)
+}
+
+// A large body whose tree does not fit waits for bodies that do not come.
+func TestALargeBodyGrowsBesideStalledOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := smallProcess()
+		for range 10 {
+			ctx, stalled := p.Begin(t.Context(), "many")
+			if err := stalled.Hold(ctx, 180<<10); err != nil {
+				t.Fatal(err)
+			}
+			stalled.Blocked(func() { go stalled.End() })
+		}
+		ctx, c := p.Begin(t.Context(), "one")
+		if err := errors.Join(c.Hold(ctx, 150<<10), c.Turn(ctx), c.Parse(ctx, 120<<10, 600<<10)); err != nil {
+			t.Errorf("a body of 120 KiB beside stalled ones: %v", err)
+		}
+		if p.turns[0].holds() != 1 {
+			t.Error("the call has lost its turn")
+		}
+		c.End()
+	})
 }
 
 // A call that gave back its small ticket for a large one, and got none, holds nothing.
@@ -84,8 +114,8 @@ func TestCallWithoutTheLargerTicketHoldsNothing(t *testing.T) {
 	if err := c.Hold(ctx, 1<<40); !problem.Is(err, problem.Overloaded) {
 		t.Errorf("more than the lane: %v, want OVERLOADED", err)
 	}
-	if err := c.Hold(ctx, SmallCall); err != nil || p.Held(Other) != SmallCall {
-		t.Errorf("a small ticket after that: %v, %d bytes, want %d", err, p.Held(Other), SmallCall)
+	if err := c.Hold(ctx, SmallCall); err != nil || p.small[0].holds() != SmallCall {
+		t.Errorf("a small ticket after that: %v, %d bytes, want %d", err, p.small[0].holds(), SmallCall)
 	}
 	c.End()
 	p.empty(t)
@@ -99,7 +129,7 @@ func TestAWaitKeepsWhatItsDealTakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Wait(300<<10, func() {})
-	if n := p.Held(Large); n != 300<<10 {
+	if n := p.large.holds(); n != 300<<10 {
 		t.Errorf("a wait of a deal of 300 KiB holds %d bytes", n)
 	}
 	c.End()
@@ -108,7 +138,6 @@ func TestAWaitKeepsWhatItsDealTakes(t *testing.T) {
 func TestWaitingCallsMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := smallProcess()
-		p.memory.Shared = 0
 		var waiting []func(context.Context) error
 		var calls []*Call
 		woken := make(chan int, 2)
@@ -192,7 +221,7 @@ func TestProcessNeedsMemory(t *testing.T) {
 	defer debug.SetMemoryLimit(before)
 	for limit, want := range map[int64]bool{math.MaxInt64: true, 540 << 20: true, 300 << 20: false} {
 		debug.SetMemoryLimit(limit)
-		if p, err := NewProcess(8192); (err == nil) != want || want && p.memory.Total() > limit/2 {
+		if p, err := NewProcess(8192); (err == nil) != want || want && p.small[0].Size+p.small[1].Size+p.large.Size > limit/2 {
 			t.Errorf("a limit of %d MiB: %v, want it enough: %t", limit>>20, err, want)
 		}
 	}
@@ -217,14 +246,13 @@ func TestRunbookSaysWhatAReplicaHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, row := range []string{
-		fmt.Sprintf("| shared memory of large work | %d MiB |", api.memory.Shared>>20),
-		fmt.Sprintf("| memory reserved for small calls of parties | %d MiB |", api.memory.Party>>20),
-		fmt.Sprintf("| memory reserved for small calls of everyone else | %d MiB |", api.memory.Other>>20),
-		fmt.Sprintf("| memory of parsed bodies | %d MiB |", api.memory.Work>>20),
-		fmt.Sprintf("| shared memory of deadline-worker | %d MiB |", worker.memory.Shared>>20),
-		fmt.Sprintf("| unread answers of log-server | %d MiB |", NewLog().memory.Shared>>20),
-		fmt.Sprintf("| waiting calls over REST | %d |", min(8192, (api.memory.Party+api.memory.Shared)/SmallCall)),
-		fmt.Sprintf("| waiting calls over MCP | %d |", (api.memory.Party+api.memory.Shared)/MaxSmall),
+		fmt.Sprintf("| shared memory of large work | %d MiB |", api.large.Size>>20),
+		fmt.Sprintf("| memory reserved for small calls of parties | %d MiB |", api.small[1].Size>>20),
+		fmt.Sprintf("| memory reserved for small calls of everyone else | %d MiB |", api.small[0].Size>>20),
+		fmt.Sprintf("| shared memory of deadline-worker | %d MiB |", worker.large.Size>>20),
+		fmt.Sprintf("| unread answers of log-server | %d MiB |", NewLog().large.Size>>20),
+		fmt.Sprintf("| waiting calls over REST | %d |", min(8192, api.small[1].Size/SmallCall)),
+		fmt.Sprintf("| waiting calls over MCP | %d |", api.small[1].Size/MaxSmall),
 	} {
 		if !strings.Contains(string(text), row) {
 			t.Errorf("the runbook lacks %q", row)
@@ -237,10 +265,9 @@ func TestCallWithoutLimits(t *testing.T) {
 	c.Party()
 	c.Shrink(1)
 	c.Rest()
-	c.Answer()
 	c.Blocked(nil)
 	done, err := From(ctx).Lookup(ctx)
-	if err := errors.Join(err, c.Hold(ctx, 1<<40), c.Compute(ctx, 1<<40), c.Turn(ctx), c.Yield(ctx), c.Wait(0, nil)(ctx)); err != nil || !c.Busy() {
+	if err := errors.Join(err, c.Hold(ctx, 1<<40), c.Parse(ctx, 1<<40, 1), c.Turn(ctx), c.Yield(ctx), c.Wait(0, nil)(ctx)); err != nil || !c.Busy() {
 		t.Error(err)
 	}
 	done()
@@ -259,7 +286,6 @@ func BenchmarkSmallCall(b *testing.B) {
 		_ = From(ctx).Parse(ctx, 200, 1000)
 		_ = c.Hold(ctx, SmallCall)
 		c.Shrink(SmallCall)
-		c.Answer()
-		c.End()
+			c.End()
 	}
 }

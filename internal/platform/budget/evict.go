@@ -6,64 +6,70 @@ import (
 	"time"
 )
 
-// makeRoom evicts tickets until n units for the network `newcomer` (nil: it holds nothing) would
-// fit. It returns what to call after mu is unlocked.
-func (b *Budget) makeRoom(l *lane, newcomer *network, n int64) (evict []func()) {
-	need := b.lacking(l, n) - l.leaving
-	if l.part == 0 { // the other lanes give back their overflow first
-		for i := range b.lanes[:Large] {
-			other := &b.lanes[i]
-			over := other.overflowOf(other.used)
-			evict = append(evict, b.evict(other, nil, n, min(need, over)-other.leaving)...)
-			need -= min(over, other.leaving)
-		}
-	}
+// makeRoom evicts tickets, but not the one that is spared, until n units for the network `newcomer`
+// (nil: it holds nothing) would fit. It returns what to call after mu is unlocked.
+func (b *Budget) makeRoom(newcomer *network, n int64, spared *Ticket) (evict []func()) {
 	holds := n
 	if newcomer != nil {
 		holds += newcomer.held - newcomer.leaving
 	}
-	return append(evict, b.evict(l, newcomer, holds, need)...)
-}
-
-// evict evicts tickets of at least `need` units of a lane, as far as the rules allow it, for a network
-// that will hold `holds` units.
-func (b *Budget) evict(l *lane, newcomer *network, holds, need int64) (evict []func()) {
-	for need > 0 && l.blocked.Len() > 0 {
-		largest, now := l.blocking[0], time.Now()
-		first := largest.blocked.Front().Value.(*Ticket)
-		if held := largest.held - largest.leaving; held <= l.share || held <= holds || largest == newcomer {
-			if now.Sub(first.since) < b.Patience {
-				first = l.blocked.Front().Value.(*Ticket)
-			}
-			if now.Sub(first.since) < b.Patience {
-				break
-			}
+	for need := b.used + n - b.Size - b.leaving; need > 0; {
+		t := b.evictable(newcomer, holds, spared)
+		if t == nil {
+			break
 		}
-		need -= first.units
-		evict = append(evict, l.evictOne(first))
+		need -= t.units
+		evict = append(evict, b.evict(t))
 	}
 	return evict
 }
 
-func (l *lane) evictOne(t *Ticket) func() {
+// evictable returns the ticket to evict next for a network that will hold `holds` units, or nil.
+func (b *Budget) evictable(newcomer *network, holds int64, spared *Ticket) *Ticket {
+	first := func(blocked *list.List) *Ticket {
+		e := blocked.Front()
+		if e != nil && e.Value == spared {
+			e = e.Next()
+		}
+		if e == nil {
+			return nil
+		}
+		return e.Value.(*Ticket)
+	}
+	late := func(t *Ticket) bool { return t != nil && time.Since(t.since) >= b.Patience }
+	if len(b.blocking) == 0 {
+		return nil
+	}
+	largest := b.blocking[0]
+	t, held := first(&largest.blocked), largest.held-largest.leaving
+	if t != nil && held > b.share() && held > holds && largest != newcomer || late(t) {
+		return t
+	}
+	if t = first(&b.blocked); late(t) {
+		return t
+	}
+	return nil
+}
+
+func (b *Budget) evict(t *Ticket) func() {
 	one, evict := t.network, t.evict
-	l.unblock(t)
+	b.unblock(t)
 	t.evicted = true
-	l.leaving += t.units
+	b.leaving += t.units
 	if one.leaving += t.units; one.index >= 0 {
-		heap.Fix(&l.blocking, one.index)
+		heap.Fix(&b.blocking, one.index)
 	}
 	return evict
 }
 
-func (l *lane) unblock(t *Ticket) {
+func (b *Budget) unblock(t *Ticket) {
 	if t.blocked[0] == nil {
 		return
 	}
-	l.blocked.Remove(t.blocked[0])
+	b.blocked.Remove(t.blocked[0])
 	t.network.blocked.Remove(t.blocked[1])
 	if t.network.blocked.Len() == 0 {
-		heap.Remove(&l.blocking, t.network.index)
+		heap.Remove(&b.blocking, t.network.index)
 	}
 	t.blocked, t.evict = [2]*list.Element{}, nil
 }
@@ -72,4 +78,29 @@ func run(all []func()) {
 	for _, evict := range all {
 		evict()
 	}
+}
+
+// byHeld is a heap of networks.
+type byHeld []*network
+
+func (h byHeld) Len() int           { return len(h) }
+func (h byHeld) Less(i, j int) bool { return h[i].held-h[i].leaving > h[j].held-h[j].leaving }
+func (h byHeld) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (h *byHeld) Push(one any) {
+	one.(*network).index = len(*h)
+	*h = append(*h, one.(*network))
+}
+
+// Pop implements heap.Interface.
+func (h *byHeld) Pop() any {
+	last := len(*h) - 1
+	one := (*h)[last]
+	(*h)[last] = nil
+	*h, one.index = (*h)[:last], -1
+	return one
 }

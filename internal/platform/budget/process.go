@@ -14,15 +14,14 @@ const (
 	SmallBody = 4 << 10
 	// SmallCall is the ticket of a small call over REST, with its answer. One over MCP takes MaxSmall.
 	SmallCall = 32 << 10
-	// MaxSmall is the largest ticket of Party and Other. A larger one is in Large.
+	// MaxSmall is the largest ticket of a small call.
 	MaxSmall = 64 << 10
 	// Object and Value are what a JSON object and any JSON value of a body take as a tree. Its
 	// strings take as many bytes as in the text.
 	Object, Value = 350, 100
 
-	smallCalls   = 24 << 20  // part of Party, and of Other
-	work         = 48 << 20  // a submitted certificate with canon.MaxValues values
-	largest      = 26 << 20  // a certificate of 10,000 parties over MCP
+	smallCalls   = 24 << 20  // least for the small calls of parties, and for those of others
+	largest      = 56 << 20  // a submitted certificate with canon.MaxValues values
 	code         = 64 << 20  // code, stacks and pools
 	caches       = 48 << 20  // of package escrow
 	connection   = 20_000    // buffers and stacks of a connection
@@ -30,17 +29,23 @@ const (
 	defaultLimit = 576 << 20 // if the process has no memory limit
 
 	defaultConnections = 8192
+
+	workerSmall = 4 << 20
+	logUnsent   = 32 << 20
+
+	// Largest is the most that a Process can always grant to a single call.
+	Largest = largest
 )
 
-// Process holds the budgets of a process.
+// Process holds the budgets of a process. In pairs of them, the first is of strangers, and the second of
+// calls with an invite token of the deal.
 type Process struct {
-	memory  *Budget // bytes
-	turns   *Budget // computations at the same time: half the cores for strangers, half for parties
-	lookups *Budget // lookups of unknown credentials at the same time
-	reads   *Budget // large reads from the database at the same time
+	small   [2]*Budget // bytes of calls that hold at most MaxSmall
+	large   *Budget    // bytes of the others
+	turns   [2]*Budget // computations at the same time
+	lookups *Budget    // lookups of unknown credentials at the same time
+	reads   *Budget    // large reads from the database at the same time
 }
-
-func newReads(wait time.Duration) *Budget { return New(Options{Other: 1, Wait: wait}) }
 
 const wait = 5 * time.Second // longest wait for a ticket
 
@@ -57,21 +62,41 @@ func NewProcess(connections int) (*Process, error) {
 	}
 	// Garbage takes up to 60 % on top of what is held.
 	tickets := (limit - code - caches - connection*int64(connections)) * 10 / 16
-	shared := tickets - 2*smallCalls - work
+	small := max(smallCalls, tickets/6)
+	shared := tickets - 2*small
 	if shared < largest {
 		return nil, fmt.Errorf("the memory limit of %d MiB is too low for %d connections: raise it (or GOMEMLIMIT) by at least %d MiB", limit>>20, connections, (largest-shared)*16/10>>20+1)
 	}
-	turns := max(1, int64(runtime.GOMAXPROCS(0))/2)
+	of := func(size int64) *Budget { return New(Options{Size: size, Wait: wait}) }
+	turns := max(1, int64(runtime.GOMAXPROCS(0))/2) // half the cores for strangers, half for parties
 	return &Process{
-		memory:  New(Options{Party: smallCalls, Other: smallCalls, Work: work, Shared: shared, Wait: wait}),
-		turns:   New(Options{Party: turns, Other: turns, Wait: wait}),
-		lookups: New(Options{Other: lookups, Wait: wait}),
-		reads:   newReads(wait),
+		small: [2]*Budget{of(small), of(small)}, large: of(shared),
+		turns: [2]*Budget{of(turns), of(turns)}, lookups: of(lookups), reads: of(1),
 	}, nil
 }
 
-// Held returns the bytes of all tickets of a lane.
-func (p *Process) Held(lane Lane) int64 {
-	n, _ := p.memory.Held(lane)
-	return n
+// NewWorker returns the budgets of deadline-worker, which has no clients: each deal counts as a network.
+func NewWorker() (*Process, error) {
+	limit := debug.SetMemoryLimit(-1)
+	if limit == math.MaxInt64 {
+		limit = defaultLimit
+	}
+	shared := (limit-code-caches)*10/16 - workerSmall
+	if shared < largest {
+		return nil, fmt.Errorf("the memory limit of %d MiB is too low: raise it (or GOMEMLIMIT) by at least %d MiB", limit>>20, (largest-shared)*16/10>>20+1)
+	}
+	of := func(size int64) *Budget { return New(Options{Size: size}) }
+	return &Process{small: [2]*Budget{of(workerSmall)}, large: of(shared), turns: [2]*Budget{of(1)}, reads: of(1)}, nil
+}
+
+// NewLog returns the budgets of log-server, whose calls are small: only answers that clients do not take
+// add up.
+func NewLog() *Process { return &Process{large: New(Options{Size: logUnsent})} }
+
+// Held returns the bytes of all small calls, and of the others.
+func (p *Process) Held() (small, large int64) {
+	strangers, _ := p.small[0].Held()
+	parties, _ := p.small[1].Held()
+	large, _ = p.large.Held()
+	return strangers + parties, large
 }

@@ -2,23 +2,40 @@ package budget
 
 import (
 	"container/heap"
+	"container/list"
 	"context"
 	"time"
 )
+
+// Ticket is the right to hold some units until Return. Its methods are safe for concurrent use.
+type Ticket struct {
+	budget *Budget
+	name   string
+
+	// Budget.mu guards the fields below.
+	network *network // nil: not granted, or returned
+	units   int64
+	evicted bool
+	evict   func()
+	since   time.Time        // blocked since
+	blocked [2]*list.Element // in Budget.blocked and network.blocked; nil: cannot be evicted
+}
 
 // Return gives the ticket back. Further calls do nothing.
 func (t *Ticket) Return() {
 	t.budget.mu.Lock()
 	defer t.budget.unlock()
-	if t.network == nil {
-		return
+	t.giveBack()
+}
+
+func (t *Ticket) giveBack() {
+	if one := t.network; one != nil {
+		t.budget.unblock(t)
+		t.resize(0)
+		t.network = nil
+		one.tickets--
+		t.budget.forget(one)
 	}
-	l, one := &t.budget.lanes[t.lane], t.network
-	l.unblock(t)
-	t.resize(0)
-	t.network = nil
-	one.tickets--
-	l.forget(one)
 }
 
 // Shrink gives back all but n units. A smaller ticket stays as it is.
@@ -31,14 +48,12 @@ func (t *Ticket) Shrink(n int64) {
 	}
 }
 
-// Grow makes the ticket n units large, or returns false and changes nothing. It does not wait,
-// because two holders could wait for each other.
-func (t *Ticket) Grow(n int64) bool {
+// TryGrow makes the ticket n units large, or returns false and changes nothing. It does not wait.
+func (t *Ticket) TryGrow(n int64) bool {
 	b := t.budget
 	b.mu.Lock()
-	defer b.unlock()
-	l := &b.lanes[t.lane]
-	if t.network == nil || t.evicted || n > t.units && (l.turns.Len() > 0 || n > l.most || !b.fits(l, n-t.units)) {
+	defer b.mu.Unlock()
+	if t.network == nil || t.evicted || n > t.units && (b.turns.Len() > 0 || b.used+n-t.units > b.Size) {
 		return false
 	}
 	if n > t.units {
@@ -48,14 +63,44 @@ func (t *Ticket) Grow(n int64) bool {
 	return true
 }
 
+// Grow makes the ticket n units large, and waits for that like Take. Meanwhile the ticket can be evicted,
+// and Grow then returns ErrFull: two holders that grow could otherwise wait for each other.
+func (t *Ticket) Grow(ctx context.Context, n int64) error {
+	if t.TryGrow(n) {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	more := &Ticket{budget: t.budget, name: t.name, units: n - t.Units()}
+	if n > t.budget.Size {
+		return ErrNever
+	}
+	if !t.Evictable(cancel) {
+		return ErrFull
+	}
+	err := t.budget.take(ctx, more, t)
+	t.budget.mu.Lock()
+	defer t.budget.unlock()
+	switch {
+	case t.network == nil || t.evicted:
+		more.giveBack()
+		return ErrFull
+	case err == nil:
+		more.giveBack()
+		t.resize(t.units + more.units)
+		t.units += more.units
+	}
+	t.budget.unblock(t)
+	return err
+}
+
 // resize counts n units instead of t.units, which the caller MUST set if the ticket stays.
 func (t *Ticket) resize(n int64) {
-	l := &t.budget.lanes[t.lane]
 	if t.evicted {
-		l.leaving += n - t.units
+		t.budget.leaving += n - t.units
 		t.network.leaving += n - t.units
 	}
-	t.budget.add(l, t.network, n-t.units)
+	t.budget.add(t.network, n-t.units)
 }
 
 // Units returns the size of the ticket; 0: returned.
@@ -79,16 +124,16 @@ func (t *Ticket) Evictable(evict func()) bool {
 	if t.network == nil || t.evicted {
 		return false
 	}
-	l, one := &b.lanes[t.lane], t.network
+	one := t.network
 	t.evict, t.since = evict, time.Now()
 	if t.blocked[0] != nil {
-		l.blocked.MoveToBack(t.blocked[0])
+		b.blocked.MoveToBack(t.blocked[0])
 		one.blocked.MoveToBack(t.blocked[1])
 		return true
 	}
-	t.blocked[0], t.blocked[1] = l.blocked.PushBack(t), one.blocked.PushBack(t)
+	t.blocked[0], t.blocked[1] = b.blocked.PushBack(t), one.blocked.PushBack(t)
 	if one.index < 0 {
-		heap.Push(&l.blocking, one)
+		heap.Push(&b.blocking, one)
 	}
 	return true
 }
@@ -101,20 +146,20 @@ func (t *Ticket) Busy() bool {
 	if t.network == nil || t.evicted {
 		return false
 	}
-	b.lanes[t.lane].unblock(t)
+	b.unblock(t)
 	return true
 }
 
-// Yield passes the ticket to the next waiter of the lane, if any, and waits for its turn again. If it
-// returns an error, the ticket is returned. Long computations call Yield every few milliseconds.
+// Yield passes the ticket to the next waiter, if any, and waits for its turn again. If it returns an
+// error, the ticket is returned. Long computations call Yield every few milliseconds.
 func (t *Ticket) Yield(ctx context.Context) error {
 	b := t.budget
 	b.mu.Lock()
-	waited := b.lanes[t.lane].turns.Len() > 0
+	waited := b.turns.Len() > 0
 	b.mu.Unlock()
 	if !waited && ctx.Err() == nil {
 		return nil
 	}
 	t.Return()
-	return b.take(ctx, t)
+	return b.take(ctx, t, nil)
 }

@@ -58,7 +58,7 @@ func NewListener(l net.Listener, server *http.Server, most int, proxy func(netip
 	}
 	bounded := &Listener{Listener: l, proxy: proxy, refused: refused}
 	if most > 0 {
-		bounded.open = budget.New(budget.Options{Shared: int64(most), Share: 16, Bound: true})
+		bounded.open = budget.New(budget.Options{Size: int64(most), Share: 16, Bound: true})
 	}
 	return bounded
 }
@@ -73,7 +73,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		}
 		one := &conn{TCPConn: tcp}
 		if l.open != nil {
-			if one.ticket, ok = l.open.Try(budget.Large, l.network(tcp), 1); !ok {
+			if one.ticket, ok = l.open.Try(l.network(tcp), 1); !ok {
 				l.refused(one)
 				_ = one.Close()
 				continue
