@@ -6,6 +6,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/rules/deal"
 )
 
 const limit = 64 << 10
@@ -96,5 +99,30 @@ func TestConcurrentUseStaysWithinTheLimit(t *testing.T) {
 	c.Purge()
 	if _, ok := c.Get(0); ok || c.bytes() != 0 {
 		t.Errorf("after Purge key 0 is cached: %v, with %d bytes used; want false and 0", ok, c.bytes())
+	}
+}
+
+// The ETag of a view is made once for all who have the view, and anew after each change that it shows.
+func TestViewsKeepTheirTags(t *testing.T) {
+	d, made := &Deal{}, 0
+	tag := func(change func(*View)) string {
+		v := View{Deal: d, Snapshot: &store.Snapshot{Snapshot: deal.Snapshot{Phase: deal.Committing, Commits: 1}}, State: deal.Committing}
+		change(&v)
+		return v.Tag(func() string { made++; return fmt.Sprint(made) })
+	}
+	for i, change := range []func(*View){
+		func(*View) {},
+		func(v *View) { v.Commits++ },
+		func(v *View) { v.Reveals++ },
+		func(v *View) { v.State = deal.Computed },
+		func(v *View) { v.State = deal.Certified },
+		func(v *View) { v.ComputedAt = new(int64(1)) },
+		func(v *View) { v.RevealsClosedAt = new(int64(1)) },
+		func(v *View) { v.CommitsClosedAt = new(int64(1)) },
+		func(v *View) { v.CertificateID = new("c_1") },
+	} {
+		if first, again := tag(change), tag(change); made != i+1 || first != again || first != fmt.Sprint(made) {
+			t.Errorf("change %d: tags %s and %s, made %d times", i, first, again, made)
+		}
 	}
 }

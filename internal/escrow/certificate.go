@@ -2,6 +2,8 @@ package escrow
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,7 +58,18 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	if !i.Valid {
 		return Issued{}, i.cause
 	}
+	sum := sha256.Sum256(c.Payload)
+	a.deal.certTag.Store(new(`W/"` + base64.RawURLEncoding.EncodeToString(sum[:18]) + `"`))
 	return Issued{c.CertID, i.outcome, c.Payload, *c.Signature, i.proof, i.head}, nil
+}
+
+// CertificateTag returns the weak ETag of the deal's published certificate, or "" if this process has not read
+// it. It does not cover the proof, which differs from read to read.
+func (d *Deal) CertificateTag() string {
+	if tag := d.certTag.Load(); tag != nil {
+		return *tag
+	}
+	return ""
 }
 
 // HasCertificate returns the error of Certificate. It neither reads nor verifies a published certificate.

@@ -14,8 +14,6 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-const closingParty = 512 // bytes of a party in the rows and the text of a closing
-
 // tryClose closes the commitments of a deal with seals within the call that brought the last one. After a
 // failure, the worker closes them later.
 func (s *Service) tryClose(ctx context.Context, d *Deal) {
@@ -39,11 +37,11 @@ func closes(now *store.Snapshot) bool { return now.CommitsClosedAt != nil && now
 // The entry depends only on the commitments and seals, which never change once all parties have committed.
 // So several processes can do this at once.
 func (s *Service) closeCommits(ctx context.Context, d *Deal) error {
-	if err := hold(ctx, closingParty*len(d.Labels)); err != nil {
+	if err := hold(ctx, store.ClosingParty*len(d.Labels)); err != nil {
 		return err
 	}
 	_, err, _ := s.issues.Do("closing "+d.DealID, func() (any, error) {
-		stored, err := s.store.Closing(ctx, d.DealID)
+		stored, err := s.store.Closing(ctx, d.DealID, len(d.Labels))
 		if err != nil || stored.Leaf != nil {
 			return nil, err
 		}
@@ -102,7 +100,7 @@ type Closing struct {
 
 // addClosing sets b.Closing if the log has the closing and a checkpoint covers it.
 func (s *Service) addClosing(ctx context.Context, d *Deal, b *Bundle) error {
-	stored, err := s.store.Closing(ctx, d.DealID)
+	stored, err := s.store.Closing(ctx, d.DealID, len(d.Labels))
 	if err != nil || stored.Leaf == nil || *stored.Leaf == store.NoClosing {
 		return err
 	}

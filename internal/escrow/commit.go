@@ -31,7 +31,7 @@ func (s *Service) Commit(ctx context.Context, a Access, c Commitment, rec *Recor
 		return Committed{}, s.lateFirst(ctx, a, deal.Deal.Commit, err)
 	}
 	act := store.Act{DealID: a.deal.DealID, Party: a.party, Commitment: c.Hash, AttestedBy: attestedBy, Replay: rec.Replay()}
-	if err := s.attachSeal(&act, a, c.Seal); err != nil {
+	if err := s.attachSeal(ctx, &act, a, c.Seal); err != nil {
 		return Committed{}, s.lateFirst(ctx, a, deal.Deal.Commit, err)
 	}
 	var stored store.ActResult

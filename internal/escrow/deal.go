@@ -40,6 +40,9 @@ type Deal struct {
 
 	disclosed atomic.Bool // all parties show their inputs to each other (Service.Disclose)
 
+	viewTag atomic.Pointer[viewTag]
+	certTag atomic.Pointer[string]
+
 	// ContentsDeleted: the service has deleted params, title, message, inputs and seals of the deal (Options.KeepContents).
 	// Params is then `{}`.
 	ContentsDeleted bool
@@ -207,6 +210,38 @@ type View struct {
 	*store.Snapshot            // Parts has one element for each party
 	State           deal.State // Snapshot.Phase, or OPEN or CERTIFIED, which are not stored
 	CertificateID   *string    // nil until the certificate is published
+}
+
+// viewTag is the ETag of the JSON of a view that differs from other views of the deal by these fields.
+type viewTag struct {
+	state                      deal.State
+	commits, reveals           int
+	closed, revealed, computed int64
+	published                  string
+	tag                        string
+}
+
+// Tag returns the ETag of the view, which it takes from `make` unless it knows it.
+func (v View) Tag(make func() string) string {
+	at := func(n *int64) int64 {
+		if n == nil {
+			return 0
+		}
+		return *n
+	}
+	this := viewTag{v.State, v.Commits, v.Reveals, at(v.CommitsClosedAt), at(v.RevealsClosedAt), at(v.ComputedAt), "", ""}
+	if v.CertificateID != nil {
+		this.published = *v.CertificateID
+	}
+	if known := v.viewTag.Load(); known != nil {
+		if this.tag = known.tag; this == *known {
+			return known.tag
+		}
+	}
+	if this.tag = make(); this.tag != "" {
+		v.viewTag.Store(&this)
+	}
+	return this.tag
 }
 
 // View takes the steps that are due, and returns the deal.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -40,7 +41,7 @@ var errNoReceipts = problem.New(problem.InvalidRequest, "this deployment accepts
 
 // attachSeal checks the seal of a commitment and adds it to the act, encrypted. Only the round shows
 // whether the seal opens to the commitment.
-func (s *Service) attachSeal(act *store.Act, a Access, seal string) error {
+func (s *Service) attachSeal(ctx context.Context, act *store.Act, a Access, seal string) error {
 	switch {
 	case seal == "" && a.deal.Seals == deal.SealsRequired:
 		return problem.New(problem.SealRequired, "this deal takes no commitment without a seal: seal your opening for the beacon round of the deal, as /protocol, section 3.2, describes, and send it as `seal` with the commitment; `fairpactctl deal join` does so")
@@ -53,7 +54,11 @@ func (s *Service) attachSeal(act *store.Act, a Access, seal string) error {
 	if err != nil {
 		return problem.New(problem.InvalidSeal, "this deal takes no seals: %s; leave out seal and reveal by hand", err)
 	}
-	chain := s.beacon.Chain()
+	call, chain := budget.From(ctx), s.beacon.Chain()
+	if err := call.Turn(ctx); err != nil { // for the check of a point
+		return err
+	}
+	defer call.Rest()
 	if _, err := timelock.Check(chain, seal, round, maxSeal(a.deal.inputLimit())); err != nil {
 		return problem.New(problem.InvalidSeal, "%s. Nothing is committed: seal for round %d of beacon chain %s, or leave out seal and reveal by hand", err, round, chain.Hash)
 	}
@@ -94,8 +99,11 @@ func (s *Service) addReceipt(ctx context.Context, a Access, to *Committed, commi
 	to.Receipt = &Receipt{string(text), signature}
 }
 
+// answerCopies is how many times an opening, and the seal and the answer made of it, are in memory.
+const answerCopies = 16
+
 // SealOpening seals an opening for a party that cannot run code. The input passes through the service.
-func (s *Service) SealOpening(a Access, o Opening) (string, error) {
+func (s *Service) SealOpening(ctx context.Context, a Access, o Opening) (string, error) {
 	if s.options.PublicURL == "" {
 		return "", errNoReceipts
 	}
@@ -106,7 +114,15 @@ func (s *Service) SealOpening(a Access, o Opening) (string, error) {
 	var random timelock.Random
 	_, _ = rand.Read(random[:]) // never returns an error
 	opening := timelock.Opening{DealID: a.deal.DealID, Party: int64(a.party), Input: o.Input, Salt: o.Salt}
-	return timelock.Seal(s.beacon.Chain(), round, opening.Plaintext(), random), nil
+	text, call := opening.Plaintext(), budget.From(ctx)
+	if err := hold(ctx, answerCopies*len(text)); err != nil {
+		return "", err
+	}
+	if err := call.Turn(ctx); err != nil {
+		return "", err
+	}
+	defer call.Rest()
+	return timelock.Seal(s.beacon.Chain(), round, text, random), nil
 }
 
 // Seals says what happened to the timelock seals of a deal.

@@ -51,16 +51,16 @@ func (s *Service) SealTexts(ctx context.Context, a Access) (all SealTexts, err e
 	if err := budget.From(ctx).Hold(ctx, budget.MaxSmall); err != nil {
 		return all, err
 	}
-	bytes, err := s.store.SealBytes(ctx, a.deal.DealID)
+	bytes, err := s.store.SealBytes(ctx, a.deal.DealID, len(a.deal.Labels))
 	if err != nil {
 		return all, err
 	}
-	if n := closingParty*len(a.deal.Labels) + sealCopies*bytes; n > store.SmallRead {
+	if n := store.ClosingParty*len(a.deal.Labels) + sealCopies*bytes; n > store.SmallRead {
 		if err := budget.From(ctx).Hold(ctx, int64(n)); err != nil {
 			return all, err
 		}
 	}
-	stored, err := s.store.Closing(ctx, a.deal.DealID)
+	stored, err := s.store.Closing(ctx, a.deal.DealID, len(a.deal.Labels))
 	if err != nil {
 		return all, err
 	}
@@ -71,7 +71,7 @@ func (s *Service) SealTexts(ctx context.Context, a Access) (all SealTexts, err e
 			all.Seals[i].Hash = new(hex.EncodeToString(hash))
 		}
 	}
-	return all, s.store.EachSeal(ctx, a.deal.DealID, func(party int, sealed []byte) error {
+	return all, s.store.EachSeal(ctx, a.deal.DealID, bytes, func(party int, sealed []byte) error {
 		text, err := s.secrets.DecryptSeal(a.deal.DealID, party, sealed)
 		if err != nil {
 			inputsLost.Inc()

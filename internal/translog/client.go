@@ -52,9 +52,8 @@ const (
 // http://log-server:8091. Only Append and Inclusion need appendURL and secret.
 func NewClient(appendURL, readURL, secret string) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.Proxy = nil // HTTP_PROXY is for external calls; only log-server may see the secret
-	transport.MaxIdleConns = 128
-	transport.MaxIdleConnsPerHost = 64
+	transport.Proxy = nil                                           // HTTP_PROXY is for external calls; only log-server may see the secret
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, 1024 // closing one and dialing anew costs more than keeping it
 	c := &Client{
 		appendURL: strings.TrimRight(appendURL, "/"),
 		readURL:   strings.TrimRight(readURL, "/"),

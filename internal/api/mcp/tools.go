@@ -291,13 +291,14 @@ func (c *call) computeCommitment(ctx context.Context) (result, error) {
 			return result{}, err
 		}
 		access := by.Access
+		budget.From(ctx).Party()
 		if !given {
 			if hashed.Warning, err = access.CheckInput(opening.Input); err != nil {
 				return result{}, err
 			}
 		}
 		if timelocked {
-			if hashed.Seal, err = c.Escrow.SealOpening(access, opening); err != nil {
+			if hashed.Seal, err = c.Escrow.SealOpening(ctx, access, opening); err != nil {
 				return result{}, err
 			}
 		}

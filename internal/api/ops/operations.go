@@ -66,6 +66,12 @@ var (
 		Do: func(ctx context.Context, s *Services, by Caller, wait escrow.Wait, _ *escrow.Record) (escrow.View, error) {
 			return s.Escrow.ViewAfter(ctx, by.Access, wait)
 		},
+		Tag: func(m *Message, _ Caller, v *escrow.View) string {
+			if v == nil || m.Unless == nil { // the tag is that of the body
+				return ""
+			}
+			return ViewTag(*v)
+		},
 		Encode: func(_ *Message, _ Caller, v escrow.View) (any, error) { return wire.ViewOf(v), nil },
 	}
 
@@ -127,6 +133,7 @@ var (
 			}
 			return err
 		},
+		Tag:    func(_ *Message, by Caller, _ *escrow.Issued) string { return by.Access.Deal().CertificateTag() },
 		Encode: func(_ *Message, _ Caller, c escrow.Issued) (any, error) { return wire.Certificate(c) },
 	}
 
@@ -214,6 +221,17 @@ func perParty(held, copied int64) func(Caller, *Message) int64 {
 		d := by.Access.Deal()
 		return (held+copied*int64(m.Copies))*int64(len(d.Labels)) + int64(len(d.Params)+d.TextBytes())*int64(1+m.Copies)
 	}
+}
+
+// ViewTag returns the ETag of a view over REST, or "" if the view cannot be encoded.
+func ViewTag(v escrow.View) string {
+	return v.Tag(func() string {
+		body, err := web.Encode(wire.ViewOf(v))
+		if err != nil {
+			return ""
+		}
+		return `"` + web.Tag(body) + `"`
+	})
 }
 
 func wait(m *Message, _ map[string]any) (escrow.Wait, error) { return m.Wait() }

@@ -54,7 +54,8 @@ type Message struct {
 	Surface wire.Surface
 	Method  string // Method and Path scope the Idempotency-Key
 	Path    string
-	Copies  int // number of copies of the answer in memory while the answer is sent
+	Copies  int                   // number of copies of the answer in memory while the answer is sent
+	Unless  func(tag string) bool // reports whether the caller needs no body of an answer with this ETag; may be nil
 }
 
 // Parts reads a part of a Message when its turn has come.
@@ -83,7 +84,8 @@ func (c Caller) Seated() bool { return c.Access.Deal() != nil && c.Access.Party(
 // Answer answers a call that succeeded.
 type Answer[T any] struct {
 	Value T
-	Body  []byte // Value as JSON
+	Body  []byte // Value as JSON; nil if Message.Unless needs none
+	Tag   string // ETag, if it is known without the body
 	By    Caller
 }
 
@@ -94,6 +96,7 @@ type Endpoint[Req, T any] struct {
 	Cost   func(Caller, *Message) int64                       // bytes that the call holds at most until its client has the answer; nil: those of a small call
 	Do     func(context.Context, *Services, Caller, Req, *escrow.Record) (T, error)
 	Has    func(context.Context, *Services, Caller, Req) error // for a HEAD: returns the errors of Do that need no reading or checking of the answer; nil: HEAD runs Do
+	Tag    func(*Message, Caller, *T) string                   // returns the ETag of the answer, or what it would be before Do (nil); "": not known; may be nil
 	Stored func(context.Context, *Services, Caller) (T, error) // renders the answer of an idempotency record that has none; nil if Do stores the answer with the effect
 	Encode func(*Message, Caller, T) (any, error)              // returns the JSON, or a value to encode; nil: T is encoded
 }
@@ -141,6 +144,9 @@ func (e *Endpoint[Req, T]) Run(ctx context.Context, s *Services, m *Message) (an
 		}
 	}
 	answer.By = by
+	if e.unneeded(m, &answer, nil) {
+		return answer, nil
+	}
 	rec, err := s.Guard.Begin(ctx, escrow.KeyedCall{Key: key, Caller: by.credential, Method: m.Method, Path: m.Path, Body: body, Lifetime: e.Lifetime}) // 7
 	if err != nil {
 		return answer, err
@@ -158,6 +164,9 @@ func (e *Endpoint[Req, T]) Run(ctx context.Context, s *Services, m *Message) (an
 	}
 	if err = rec.Answer(&answer.Value); err != nil {
 		return answer, err
+	}
+	if e.unneeded(m, &answer, &answer.Value) {
+		return answer, nil
 	}
 	var value any = answer.Value
 	if e.Encode != nil {
@@ -177,6 +186,14 @@ func (e *Endpoint[Req, T]) Run(ctx context.Context, s *Services, m *Message) (an
 	}
 	call.Shrink(max(size, budget.SmallCall))
 	return answer, err
+}
+
+// unneeded sets the tag of an answer, and reports whether the caller needs no body.
+func (e *Endpoint[Req, T]) unneeded(m *Message, answer *Answer[T], value *T) bool {
+	if e.Tag != nil {
+		answer.Tag = e.Tag(m, answer.By, value)
+	}
+	return answer.Tag != "" && m.Unless != nil && m.Unless(answer.Tag)
 }
 
 // ServesHead reports whether Head serves a HEAD of the operation.
@@ -251,5 +268,5 @@ func (e *Endpoint[Req, T]) Served() *Operation { return &e.Operation }
 // Serve is Run with an answer of any type.
 func (e *Endpoint[Req, T]) Serve(ctx context.Context, s *Services, m *Message) (Answer[any], error) {
 	answer, err := e.Run(ctx, s, m)
-	return Answer[any]{answer.Value, answer.Body, answer.By}, err
+	return Answer[any]{answer.Value, answer.Body, answer.Tag, answer.By}, err
 }

@@ -111,7 +111,10 @@ func Server(h http.Handler, logger *slog.Logger) *http.Server {
 	}
 }
 
-const maxQuery = 4 << 10 // bytes: log-server allows a shorter request line than deal-api
+const (
+	maxQuery  = 4 << 10 // bytes: log-server allows a shorter request line than deal-api
+	mostToLog = 64      // connections to log-server for forwarded reads; further reads wait for one, and none is dialed anew
+)
 
 // logProxy forwards reads of the log to log-server, so that one base URL serves all paths.
 func (a *API) logProxy(readURL string) (http.HandlerFunc, error) {
@@ -133,7 +136,7 @@ func (a *API) logProxy(readURL string) (http.HandlerFunc, error) {
 			}
 			return nil
 		},
-		Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: 10 * time.Second},
+		Transport: &http.Transport{MaxIdleConnsPerHost: mostToLog, MaxConnsPerHost: mostToLog, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: 10 * time.Second},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			a.fail(w, r, problem.New(problem.LogUnavailable, "the transparency log is out of reach; call again in a few seconds").WithRetryAfter(2).WithCause(err))
 		},

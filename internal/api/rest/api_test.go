@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,6 +114,38 @@ func TestAPanicIsAnsweredUnlessTheAnswerHasBegun(t *testing.T) {
 		}
 	}()
 	observe(t, httptest.NewRequest("GET", "/x", nil), "/x", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+}
+
+// However many reads are forwarded at once, they reuse mostToLog connections.
+func TestLogProxyKeepsItsConnections(t *testing.T) {
+	var dials atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			dials.Add(1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	proxy, err := observed(io.Discard).logProxy(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 4 * mostToLog {
+		all.Go(func() {
+			for range 20 {
+				w := httptest.NewRecorder()
+				if proxy(w, httptest.NewRequest("GET", "/v1/log/tree-head", nil)); w.Code != 200 {
+					t.Errorf("a forwarded read: %d", w.Code)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := dials.Load(); n > mostToLog {
+		t.Errorf("%d connections were made, want at most %d", n, mostToLog)
+	}
 }
 
 // log-server gets the query unchanged, and no header that identifies the caller.

@@ -24,7 +24,13 @@ import (
 func (a *API) serve(operation ops.Served) http.HandlerFunc {
 	status := cmp.Or(operation.Served().Status, http.StatusOK)
 	return func(w http.ResponseWriter, r *http.Request) {
-		answer, err := operation.Serve(r.Context(), &a.Services, a.message(w, r))
+		m := a.message(w, r)
+		if known := r.Header.Values("If-None-Match"); web.IsHead(w) {
+			m.Unless = func(string) bool { return true }
+		} else if len(known) > 0 {
+			m.Unless = func(tag string) bool { _, same := web.Match(known, tag); return same }
+		}
+		answer, err := operation.Serve(r.Context(), &a.Services, m)
 		if err != nil {
 			a.fail(w, r, err)
 			return
@@ -35,6 +41,7 @@ func (a *API) serve(operation ops.Served) http.HandlerFunc {
 		if bundle, ok := answer.Value.(escrow.Bundle); ok && bundle.Openings != nil {
 			web.HoldsInputs(w.Header())
 		}
+		web.Tagged(w, answer.Tag)
 		web.JSON(w, status, answer.Body)
 	}
 }
@@ -182,9 +189,6 @@ func (a *API) wait(r *http.Request) (escrow.Wait, error) {
 	if tag == "" {
 		return wait, problem.New(problem.InvalidRequest, "the parameter `since` is neither a state nor the ETag of a view; send a state, such as %s, or an ETag unchanged", deal.Committing)
 	}
-	wait.Same = func(v escrow.View) bool {
-		body, err := web.Encode(wire.ViewOf(v))
-		return err == nil && web.Tag(body) == tag
-	}
+	wait.Same = func(v escrow.View) bool { return ops.ViewTag(v) == `"`+tag+`"` }
 	return wait, nil
 }

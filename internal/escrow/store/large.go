@@ -33,3 +33,15 @@ func large[Q, A any](ctx context.Context, s *Store, bytes int, run func(context.
 	}
 	return answers[0], nil
 }
+
+// sized runs a read as a large one if it can read more than SmallRead bytes.
+func sized[A any](ctx context.Context, s *Store, bytes int, read func(context.Context) (A, error)) (A, error) {
+	if bytes <= SmallRead {
+		answer, err := read(ctx)
+		return answer, translate(err)
+	}
+	return large(ctx, s, bytes, func(ctx context.Context, _ []int, _ bool) ([]A, error) {
+		answer, err := read(ctx)
+		return []A{answer}, err
+	}, 0)
+}

@@ -23,7 +23,9 @@ type PendingSeal struct {
 // PendingSeals returns at most `limit` pending seals of a deal, in party order. The list ends early
 // once its seals have the given number of bytes.
 func (s *Store) PendingSeals(ctx context.Context, dealID string, limit, bytes int) ([]PendingSeal, error) {
-	return rows(ctx, s.pool, pgx.RowToStructByPos[PendingSeal], sql("pending_seals"), dealID, limit, bytes)
+	return sized(ctx, s, bytes, func(ctx context.Context) ([]PendingSeal, error) {
+		return rows(ctx, s.pool, pgx.RowToStructByPos[PendingSeal], sql("pending_seals"), dealID, limit, bytes)
+	})
 }
 
 // FailSeals marks pending seals as failed. It keeps their texts.
@@ -56,15 +58,21 @@ type Closing struct {
 // lost commitments.
 const NoClosing = -1
 
-// Closing returns what the closing of a deal states, as far as its parties have committed.
-func (s *Store) Closing(ctx context.Context, dealID string) (c Closing, err error) {
-	found, _ := s.pool.Query(ctx, sql("closing"), dealID) // ForEachRow returns the error
-	var commitment, seal []byte
-	_, err = pgx.ForEachRow(found, []any{&c.Leaf, &commitment, &seal}, func() error {
-		c.Commitments, c.Seals = append(c.Commitments, commitment), append(c.Seals, seal)
-		return nil
+// ClosingParty is the memory of a party in a Closing and in a text made of it, in bytes.
+const ClosingParty = 512
+
+// Closing returns what the closing of a deal states, as far as its parties have committed; `parties` is their
+// number.
+func (s *Store) Closing(ctx context.Context, dealID string, parties int) (Closing, error) {
+	return sized(ctx, s, ClosingParty*parties, func(ctx context.Context) (c Closing, err error) {
+		found, _ := s.pool.Query(ctx, sql("closing"), dealID) // ForEachRow returns the error
+		var commitment, seal []byte
+		_, err = pgx.ForEachRow(found, []any{&c.Leaf, &commitment, &seal}, func() error {
+			c.Commitments, c.Seals = append(c.Commitments, commitment), append(c.Seals, seal)
+			return nil
+		})
+		return c, err
 	})
-	return c, translate(err)
 }
 
 // SetClosing stores the leaf index of a deal's closing, unless one is stored.
@@ -73,17 +81,21 @@ func (s *Store) SetClosing(ctx context.Context, dealID string, leaf int64) error
 	return translate(err)
 }
 
-// SealBytes returns how many bytes EachSeal reads.
-func (s *Store) SealBytes(ctx context.Context, dealID string) (n int, err error) {
-	err = s.pool.QueryRow(ctx, sql("seal_bytes"), dealID).Scan(&n)
-	return n, translate(err)
+// SealBytes returns how many bytes EachSeal reads; `parties` is the number of parties.
+func (s *Store) SealBytes(ctx context.Context, dealID string, parties int) (int, error) {
+	return sized(ctx, s, ClosingParty*parties, func(ctx context.Context) (n int, err error) {
+		return n, s.pool.QueryRow(ctx, sql("seal_bytes"), dealID).Scan(&n)
+	})
 }
 
-// EachSeal calls `do` for every seal whose text is stored, in party order.
-func (s *Store) EachSeal(ctx context.Context, dealID string, do func(party int, sealed []byte) error) error {
-	found, _ := s.pool.Query(ctx, sql("all_seals"), dealID) // ForEachRow returns the error
-	var party int
-	var sealed []byte
-	_, err := pgx.ForEachRow(found, []any{&party, &sealed}, func() error { return do(party, sealed) })
-	return translate(err)
+// EachSeal calls `do` for every seal whose text is stored, in party order. They have at most `bytes` bytes.
+func (s *Store) EachSeal(ctx context.Context, dealID string, bytes int, do func(party int, sealed []byte) error) error {
+	_, err := sized(ctx, s, bytes, func(ctx context.Context) (none struct{}, err error) {
+		found, _ := s.pool.Query(ctx, sql("all_seals"), dealID) // ForEachRow returns the error
+		var party int
+		var sealed []byte
+		_, err = pgx.ForEachRow(found, []any{&party, &sealed}, func() error { return do(party, sealed) })
+		return none, err
+	})
+	return err
 }

@@ -286,6 +286,6 @@ func BenchmarkSmallCall(b *testing.B) {
 		_ = From(ctx).Parse(ctx, 200, 1000)
 		_ = c.Hold(ctx, SmallCall)
 		c.Shrink(SmallCall)
-			c.End()
+		c.End()
 	}
 }

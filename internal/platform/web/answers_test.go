@@ -63,10 +63,10 @@ func TestEveryCodeHasASeries(t *testing.T) {
 	}
 }
 
-// http.ServeMux alone would redirect the second path with an HTML body.
+// http.ServeMux alone would redirect some of these paths with an HTML body.
 func TestPathsThatNoRouteServes(t *testing.T) {
-	h := web.Router(map[string]web.Route{"/tile/0/{rest...}": {}}, "see /")
-	for _, path := range []string{"/", "/tile/0", "/tile//0", "/tile"} {
+	h := web.Router(map[string]web.Route{"/tile/{level}/{rest...}": {}}, "see /")
+	for _, path := range []string{"/", "/tile/0", "/tile//0", "/tile", "/tile/entries%2f000"} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 		if w.Code != 404 || strings.TrimSpace(w.Body.String()) != `{"error":"NOT_FOUND: no such path; see /"}` {

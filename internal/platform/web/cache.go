@@ -1,13 +1,16 @@
 package web
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
-	"github.com/klauspost/compress/gzhttp"
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/fairpact/fairpact/internal/platform/budget"
@@ -29,86 +32,133 @@ const suffix = "-gzip"
 
 const tagBytes = 18 // an ETag holds the first 18 bytes of the body's SHA-256
 
-// compressed compresses answers at the fastest level. The other levels take ten times as long and
-// do not make a deal of 10,000 random commitments smaller.
-var compressed = func() func(http.Handler) http.HandlerFunc {
-	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(smallest), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.SuffixETag(suffix), gzhttp.EnableZstd(false))
+// compressors write at the fastest level. The other levels take ten times as long and do not make a deal of
+// 10,000 random commitments smaller. One takes over half a megabyte.
+var compressors = sync.Pool{New: func() any {
+	c, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
 	if err != nil {
-		panic(err) // cannot happen, because the options above are constant
+		panic(err) // cannot happen, because the level is constant
 	}
-	return wrap
-}()
+	return c
+}}
+
+func compress(body []byte) []byte {
+	var b bytes.Buffer
+	c := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(c)
+	c.Reset(&b)
+	_, _ = c.Write(body) // a bytes.Buffer takes all
+	_ = c.Close()
+	return b.Bytes()
+}
+
+// prepared is an answer that Cached sends more than once.
+type prepared struct {
+	body   []byte
+	tag    string
+	packed func() []byte
+}
+
+func prepare(body []byte, tag string) *prepared {
+	if tag == "" {
+		tag = `"` + Tag(body) + `"`
+	}
+	return &prepared{body, tag, sync.OnceValue(func() []byte { return compress(body) })}
+}
 
 // Cached adds an ETag and a Cache-Control to each 200 from next for a GET or HEAD that has no
-// ETag yet, and answers 304 if the ETag matches If-None-Match.
+// ETag yet, and answers 304 if the ETag matches If-None-Match. It keeps the last public answer, so that it hashes and
+// compresses an answer that stays the same once.
 //
 // Cached compresses answers. So an answer MUST NOT hold both a secret and another party's
 // text: the compressed size would reveal something about the secret (BREACH). HoldsInputs exempts an
 // answer.
-//
-// While a client reads a compressed answer, its call holds that answer, but no compressor: one takes
-// over half a megabyte.
 func Cached(control string, next http.Handler) http.HandlerFunc {
-	serve := compressed(tagged(control, next))
+	var last atomic.Pointer[prepared]
 	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			next.ServeHTTP(w, r)
+			return
+		}
 		if control != CachePrivate { // otherwise `next` takes the ticket once it knows the caller
 			if err := budget.From(r.Context()).Hold(r.Context(), budget.MaxSmall); err != nil {
 				Error(w, err)
 				return
 			}
 		}
-		if r.Header.Get("Accept-Encoding") == "" {
-			serve(w, r)
+		h := w.Header()
+		h.Add("Vary", "Accept-Encoding")
+		kept := &answer{header: h, head: r.Method == http.MethodHead}
+		whole := r
+		if kept.head { // the ETag of a HEAD is that of the GET body, so `next` gets a GET
+			whole = r.WithContext(r.Context())
+			whole.Method = http.MethodGet
+		}
+		next.ServeHTTP(kept, whole)
+		plain := h.Get(noCompression) != ""
+		h.Del(noCompression)
+		if kept.status != http.StatusOK || h.Get("ETag") != "" {
+			kept.send(w)
 			return
 		}
-		kept := &answer{header: w.Header()}
-		serve(kept, r)
-		if err := budget.From(r.Context()).Hold(r.Context(), int64(len(kept.body))); err != nil {
-			for _, name := range []string{"Content-Encoding", "Content-Length", "ETag"} {
-				w.Header().Del(name)
+		p := last.Load()
+		if p == nil || kept.tag != "" || !bytes.Equal(p.body, kept.body) {
+			p = prepare(kept.body, kept.tag)
+			if control != CachePrivate {
+				last.Store(p)
 			}
-			Error(w, err)
+		}
+		if !plain {
+			h.Set("Cache-Control", control)
+		}
+		if known, ok := Match(r.Header.Values("If-None-Match"), p.tag); ok {
+			h.Set("ETag", known)
+			h.Del("Content-Type")
+			h.Del("Content-Length")
+			w.WriteHeader(http.StatusNotModified)
 			return
+		}
+		kept.body = p.body
+		h.Set("ETag", p.tag)
+		if !plain && len(p.body) >= smallest && acceptsGzip(r) {
+			h.Set("Content-Encoding", "gzip")
+			h.Set("ETag", strings.TrimSuffix(p.tag, `"`)+suffix+`"`)
+			kept.body = p.packed()
 		}
 		kept.send(w)
 	}
 }
 
-func tagged(control string, next http.Handler) http.HandlerFunc {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			next.ServeHTTP(w, r)
-			return
+func acceptsGzip(r *http.Request) bool {
+	for coding := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
+		name, weight, _ := strings.Cut(coding, ";")
+		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
+			q, err := strconv.ParseFloat(strings.TrimPrefix(strings.TrimSpace(weight), "q="), 64)
+			return err != nil || q > 0
 		}
-		kept := &answer{header: w.Header()}
-		whole := r
-		if r.Method == http.MethodHead { // the ETag of a HEAD is that of the GET body, so `next` gets a GET
-			whole = r.WithContext(r.Context())
-			whole.Method = http.MethodGet
-		}
-		next.ServeHTTP(kept, whole)
-		if kept.status != http.StatusOK || w.Header().Get("ETag") != "" {
-			kept.send(w)
-			return
-		}
-		tag := Tag(kept.body)
-		if w.Header().Get(gzhttp.HeaderNoCompression) == "" {
-			w.Header().Set("Cache-Control", control)
-		}
-		w.Header().Set("ETag", `"`+tag+`"`)
-		if known, ok := match(r.Header.Values("If-None-Match"), tag); ok {
-			w.Header().Set("ETag", known)
-			w.Header().Del("Content-Type")
-			w.Header().Del("Content-Length")
-			w.WriteHeader(http.StatusNotModified)
-			return
-		}
-		kept.send(w)
-	})
+	}
+	return false
+}
+
+// noCompression is a header that Cached removes.
+const noCompression = "No-Gzip-Compression"
+
+// Tagged sets the ETag of an answer of Cached, instead of that of its body. An answer whose tag matches, and that
+// of a HEAD, then needs no body.
+func Tagged(w http.ResponseWriter, tag string) {
+	if kept, ok := w.(*answer); ok {
+		kept.tag = tag
+	}
+}
+
+// IsHead reports whether an answer of Cached is for a HEAD.
+func IsHead(w http.ResponseWriter) bool {
+	kept, ok := w.(*answer)
+	return ok && kept.head
 }
 
 // HoldsInputs makes Cached not compress an answer, and leave it no-store. The answer still has an ETag.
-func HoldsInputs(h http.Header) { h.Set(gzhttp.HeaderNoCompression, "1") }
+func HoldsInputs(h http.Header) { h.Set(noCompression, "1") }
 
 // Tag returns the entity tag of a body, without quotes.
 func Tag(body []byte) string {
@@ -125,16 +175,20 @@ func KnownTag(sent string) string {
 	return tag
 }
 
-// match looks for tag in the If-None-Match headers by weak comparison (RFC 9110 13.1.2), and
-// returns the ETag for the 304.
-func match(headers []string, tag string) (string, bool) {
+// Match looks for an ETag in the If-None-Match headers by weak comparison (RFC 9110 13.1.2), and returns
+// the ETag for the 304.
+func Match(headers []string, tag string) (string, bool) {
+	weak, opaque := "", tag
+	if strings.HasPrefix(tag, "W/") {
+		weak, opaque = "W/", tag[2:]
+	}
 	for known := range strings.SplitSeq(strings.Join(headers, ","), ",") {
 		known = strings.TrimPrefix(strings.TrimSpace(known), "W/")
 		switch known {
 		case "*":
-			return `"` + tag + `"`, true
-		case `"` + tag + `"`, `"` + tag + suffix + `"`:
-			return known, true
+			return tag, true
+		case opaque, strings.TrimSuffix(opaque, `"`) + suffix + `"`:
+			return weak + known, true
 		}
 	}
 	return "", false
@@ -145,6 +199,8 @@ type answer struct {
 	header http.Header
 	status int
 	body   []byte
+	tag    string // "": that of the body
+	head   bool
 }
 
 func (a *answer) Header() http.Header { return a.header }

@@ -92,3 +92,60 @@ func TestOtherAnswersPassUnchanged(t *testing.T) {
 		t.Errorf("POST: %d with %v, want 200 without a tag", a.StatusCode, a.Header)
 	}
 }
+
+// A public answer that stays the same is compressed once, whoever asks.
+func TestPublicAnswersAreCompressedOnce(t *testing.T) {
+	text := []byte(large)
+	h := Cached(CachePublic, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { JSON(w, 200, text) }))
+	sent := func() *byte {
+		w := &lastWrite{ResponseWriter: httptest.NewRecorder()}
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Accept-Encoding", "gzip")
+		h.ServeHTTP(w, r)
+		if len(w.last) == 0 || len(w.last) > len(text)/2 {
+			t.Fatalf("%d bytes were sent, want the compressed answer", len(w.last))
+		}
+		return &w.last[0]
+	}
+	first := sent()
+	if sent() != first {
+		t.Error("the same answer was compressed again")
+	}
+	text = []byte(strings.ReplaceAll(large, "c", "d"))
+	if sent() == first {
+		t.Error("another answer was sent as the one before")
+	}
+}
+
+type lastWrite struct {
+	http.ResponseWriter
+	last []byte
+}
+
+func (w *lastWrite) Write(b []byte) (int, error) {
+	w.last = b
+	return w.ResponseWriter.Write(b)
+}
+
+// A handler that knows the ETag writes no body for a HEAD, or if the caller has the answer.
+func TestTaggedAnswersNeedNoBody(t *testing.T) {
+	h := Cached(CachePrivate, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		Tagged(w, `W/"one"`)
+		if _, same := Match(r.Header.Values("If-None-Match"), `W/"one"`); same || IsHead(w) {
+			JSON(w, 200, nil)
+			return
+		}
+		JSON(w, 200, []byte(large))
+	}))
+	if a := ask(h, "GET", "Accept-Encoding", "gzip"); a.StatusCode != 200 || a.Header.Get("ETag") != `W/"one-gzip"` || a.Header.Get("Content-Encoding") != "gzip" {
+		t.Errorf("GET: %d with %v", a.StatusCode, a.Header)
+	}
+	if a := ask(h, "HEAD"); a.StatusCode != 200 || a.Header.Get("ETag") != `W/"one"` || text(t, a.Body) != "" {
+		t.Errorf("HEAD: %d with %v", a.StatusCode, a.Header)
+	}
+	for _, known := range []string{`"one"`, `W/"one-gzip"`, "*"} {
+		if a := ask(h, "GET", "If-None-Match", known); a.StatusCode != 304 || !strings.HasPrefix(a.Header.Get("ETag"), `W/"one`) || text(t, a.Body) != "" {
+			t.Errorf("GET with %s: %d with %v, want 304", known, a.StatusCode, a.Header)
+		}
+	}
+}

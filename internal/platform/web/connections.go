@@ -1,11 +1,13 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
 	"net/http"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,8 +17,10 @@ import (
 )
 
 const (
-	sendBuffer    = 128 << 10        // bytes of a socket; the kernel doubles it
-	receiveBuffer = 64 << 10         // bytes
+	// Bytes of a socket; the kernel doubles them.
+	sendBuffer    = 128 << 10
+	receiveBuffer = 8 << 10
+	bodyBuffer    = 64 << 10         // instead of receiveBuffer, once a large body has its ticket
 	unackedTime   = 20 * time.Second // after which the kernel closes a connection whose client takes nothing
 )
 
@@ -51,10 +55,14 @@ func NewListener(l net.Listener, server *http.Server, most int, proxy func(netip
 			one.busy()
 		case http.StateIdle:
 			one.lines, one.text = 0, false
+			one.receive(receiveBuffer)
 			one.waits()
 		case http.StateClosed, http.StateHijacked:
 			one.leave()
 		}
+	}
+	if tcp, ok := l.(*net.TCPListener); ok { // its connections inherit this before the client sends
+		control(tcp, func(fd int) { _ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer) })
 	}
 	bounded := &Listener{Listener: l, proxy: proxy, refused: refused}
 	if most > 0 {
@@ -98,11 +106,14 @@ func (l *Listener) network(c *net.TCPConn) string {
 // the connection works without.
 func bound(c *net.TCPConn) {
 	_ = c.SetWriteBuffer(sendBuffer)
-	_ = c.SetReadBuffer(receiveBuffer)
+	control(c, func(fd int) {
+		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unackedTime/time.Millisecond))
+	})
+}
+
+func control(c syscall.Conn, do func(fd int)) {
 	if raw, err := c.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) {
-			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unackedTime/time.Millisecond))
-		})
+		_ = raw.Control(func(fd uintptr) { do(int(fd)) })
 	}
 }
 
@@ -121,6 +132,7 @@ type conn struct {
 	lines   int            // of the header so far; -1: it has ended
 	text    bool           // the last line so far is not empty
 	call    *budget.Call   // nil: no call is served
+	buffer  int            // of the kernel for received bytes; 0: receiveBuffer
 	written int            // bytes since the client had taken nearly all
 	unsent  *budget.Ticket // of bytes that the client has not taken yet; may be returned already
 }
@@ -158,6 +170,14 @@ func (c *conn) Read(b []byte) (int, error) {
 		}
 	}
 	return n, err
+}
+
+// receive sets how many bytes the kernel takes ahead of a read.
+func (c *conn) receive(n int) {
+	if c != nil && n != cmp.Or(c.buffer, receiveBuffer) {
+		_ = c.SetReadBuffer(n)
+		c.buffer = n
+	}
 }
 
 // write lets the budget close the connection while the client does not take an answer.
@@ -233,14 +253,8 @@ func (c *conn) poll(t *budget.Ticket) {
 
 // left returns how many bytes the kernel holds for the client.
 func (c *conn) left() int64 {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return 0
-	}
-	n := 0
-	if raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ) }) != nil || err != nil {
-		return 0 // closed
-	}
+	n := 0 // stays so if the connection is closed
+	control(c, func(fd int) { n, _ = unix.IoctlGetInt(fd, unix.TIOCOUTQ) })
 	return int64(n)
 }
 
