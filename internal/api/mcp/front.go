@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -18,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/fairpact/fairpact/internal/api/ops"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
@@ -56,6 +58,7 @@ type front struct {
 	hosts   hosts
 	address func(*http.Request) string
 	sdk     http.Handler
+	lists   sync.Map // by protocol version: the SDK's answer to tools/list behind the id, which is the same for all
 }
 
 // requestInfo describes the HTTP request that carries a tool call. It is not the Origin header.
@@ -103,6 +106,9 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	body, err := web.ReadAll(w, r, maxBody)
+	if err == nil {
+		err = budget.From(r.Context()).Quick(r.Context())
+	}
 	if err != nil {
 		web.Error(w, err)
 		return
@@ -187,7 +193,16 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	// As in REST, these two headers do not matter. The SDK would refuse other values.
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
-	f.sdk.ServeHTTP(&answerWriter{ResponseWriter: w, message: m}, r)
+	answer := &answerWriter{ResponseWriter: w, message: m}
+	if m.Method == "tools/list" && string(m.Version) == `"2.0"` && string(m.id()) != "null" && m.Params.empty() && version < newProtocol {
+		if list, ok := f.lists.Load(version); ok {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = answer.Write(append([]byte(sdkAnswer+sdkID), list.([]byte)...))
+			return
+		}
+		answer.kept = func(list []byte) { f.lists.Store(version, list) }
+	}
+	f.sdk.ServeHTTP(answer, r)
 }
 
 // hosts holds the host names under which clients may reach the tool server. Loopback is

@@ -151,6 +151,7 @@ func (a *API) logProxy(readURL string) (http.HandlerFunc, error) {
 			web.Error(w, err)
 			return
 		}
+		budget.From(r.Context()).Rest()
 		proxy.ServeHTTP(w, r)
 	}, nil
 }

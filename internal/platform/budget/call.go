@@ -57,7 +57,7 @@ func (c *Call) Hold(ctx context.Context, n int64) error {
 		return nil
 	}
 	c.mu.Lock()
-	held, from, turn := c.held, c.memory(n), c.turn != nil
+	held, from, turn := c.held, c.memory(n), c.turn
 	enough := held != nil && (c.units >= n || held.budget == from && held.TryGrow(n))
 	if enough {
 		c.units = max(c.units, n)
@@ -66,7 +66,7 @@ func (c *Call) Hold(ctx context.Context, n int64) error {
 	if enough {
 		return nil
 	}
-	if turn { // who has a turn may wait for those who wait for one
+	if turn != nil { // who has a turn may wait for those who wait for one
 		c.Rest()
 	}
 	var err error
@@ -81,8 +81,8 @@ func (c *Call) Hold(ctx context.Context, n int64) error {
 		c.giveBack(&c.held)
 		err = c.take(ctx, from, n, &c.held)
 	}
-	if err == nil && turn {
-		err = c.Turn(ctx)
+	if err == nil && turn != nil {
+		err = c.turnOf(ctx, turn.budget)
 	}
 	return err
 }
@@ -165,11 +165,27 @@ func (c *Call) Turn(ctx context.Context) error {
 		return nil
 	}
 	c.mu.Lock()
-	turn, turns := c.turn, c.process.turns[c.of]
+	turns := c.process.turns[c.of]
 	c.mu.Unlock()
-	if turn != nil {
+	return c.turnOf(ctx, turns)
+}
+
+// Quick waits for a turn for a call that waits for nothing else before its answer. Rest gives it back.
+func (c *Call) Quick(ctx context.Context) error {
+	if c == nil {
 		return nil
 	}
+	return c.turnOf(ctx, c.process.quick)
+}
+
+func (c *Call) turnOf(ctx context.Context, turns *Budget) error {
+	c.mu.Lock()
+	turn := c.turn
+	c.mu.Unlock()
+	if turn != nil && turn.budget == turns {
+		return nil
+	}
+	c.Rest()
 	return c.take(ctx, turns, 1, &c.turn)
 }
 
@@ -224,10 +240,18 @@ func (c *Call) Wait(n int64, wake func()) (resume func(context.Context) error) {
 		return func(context.Context) error { return nil }
 	}
 	before := held.Units()
-	c.Shrink(max(n, MaxSmall))
+	if held.budget == c.process.large {
+		c.Shrink(max(n, MaxSmall))
+	} else if t, ok := c.process.large.Try(c.network, before); ok { // so that few small calls suffice for many waits
+		c.mu.Lock()
+		c.held = t
+		c.mu.Unlock()
+		held.Return()
+		held = t
+	}
 	held.Evictable(wake)
 	return func(ctx context.Context) error {
-		if held.Busy() && before <= MaxSmall {
+		if held.Busy() && held.budget != c.process.large {
 			return nil
 		}
 		c.giveBack(&c.held)

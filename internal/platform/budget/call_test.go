@@ -20,13 +20,13 @@ func smallProcess() *Process {
 	of := func(size int64) *Budget { return New(Options{Size: size, Wait: wait}) }
 	return &Process{
 		small: [2]*Budget{of(MaxSmall), of(MaxSmall)}, large: of(2 << 20),
-		turns: [2]*Budget{of(1), of(1)}, lookups: of(1), reads: of(1),
+		turns: [2]*Budget{of(1), of(1)}, quick: of(1), lookups: of(1), reads: of(1),
 	}
 }
 
 func (p *Process) empty(t *testing.T) {
 	t.Helper()
-	for _, b := range []*Budget{p.small[0], p.small[1], p.large, p.turns[0], p.turns[1], p.lookups, p.reads} {
+	for _, b := range []*Budget{p.small[0], p.small[1], p.large, p.turns[0], p.turns[1], p.quick, p.lookups, p.reads} {
 		b.empty(t)
 	}
 }
@@ -135,9 +135,37 @@ func TestAWaitKeepsWhatItsDealTakes(t *testing.T) {
 	c.End()
 }
 
+// Waits take nothing of what small calls need, while large calls leave room.
+func TestWaitsLeaveTheRoomOfSmallCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := smallProcess()
+		var all sync.WaitGroup
+		for range 10 {
+			ctx, c := p.Begin(t.Context(), "many")
+			if err := c.Hold(ctx, MaxSmall); err != nil {
+				t.Fatal(err)
+			}
+			resume := c.Wait(0, func() {})
+			if small, large := p.Held(); small != 0 || large == 0 {
+				t.Errorf("a wait holds %d and %d bytes, want nothing small", small, large)
+			}
+			all.Go(func() {
+				time.Sleep(time.Second)
+				if err := resume(ctx); err != nil || p.small[0].holds() == 0 {
+					t.Errorf("after the wait: %v, want a small ticket", err)
+				}
+				c.End()
+			})
+		}
+		all.Wait()
+		p.empty(t)
+	})
+}
+
 func TestWaitingCallsMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := smallProcess()
+		p.large = New(Options{}) // holds no waits
 		var waiting []func(context.Context) error
 		var calls []*Call
 		woken := make(chan int, 2)
@@ -251,8 +279,8 @@ func TestRunbookSaysWhatAReplicaHolds(t *testing.T) {
 		fmt.Sprintf("| memory reserved for small calls of everyone else | %d MiB |", api.small[0].Size>>20),
 		fmt.Sprintf("| shared memory of deadline-worker | %d MiB |", worker.large.Size>>20),
 		fmt.Sprintf("| unread answers of log-server | %d MiB |", NewLog().large.Size>>20),
-		fmt.Sprintf("| waiting calls over REST | %d |", min(8192, api.small[1].Size/SmallCall)),
-		fmt.Sprintf("| waiting calls over MCP | %d |", api.small[1].Size/MaxSmall),
+		fmt.Sprintf("| waiting calls over REST | %d |", min(8192, (api.small[1].Size+api.large.Size)/SmallCall)),
+		fmt.Sprintf("| waiting calls over MCP | %d |", (api.small[1].Size+api.large.Size)/MaxSmall),
 	} {
 		if !strings.Contains(string(text), row) {
 			t.Errorf("the runbook lacks %q", row)

@@ -43,6 +43,7 @@ type Process struct {
 	small   [2]*Budget // bytes of calls that hold at most MaxSmall
 	large   *Budget    // bytes of the others
 	turns   [2]*Budget // computations at the same time
+	quick   *Budget    // calls of strangers that compute little and wait for nothing, at the same time
 	lookups *Budget    // lookups of unknown credentials at the same time
 	reads   *Budget    // large reads from the database at the same time
 }
@@ -71,7 +72,7 @@ func NewProcess(connections int) (*Process, error) {
 	turns := max(1, int64(runtime.GOMAXPROCS(0))/2) // half the cores for strangers, half for parties
 	return &Process{
 		small: [2]*Budget{of(small), of(small)}, large: of(shared),
-		turns: [2]*Budget{of(turns), of(turns)}, lookups: of(lookups), reads: of(1),
+		turns: [2]*Budget{of(turns), of(turns)}, quick: of(turns), lookups: of(lookups), reads: of(1),
 	}, nil
 }
 
@@ -86,7 +87,7 @@ func NewWorker() (*Process, error) {
 		return nil, fmt.Errorf("the memory limit of %d MiB is too low: raise it (or GOMEMLIMIT) by at least %d MiB", limit>>20, (largest-shared)*16/10>>20+1)
 	}
 	of := func(size int64) *Budget { return New(Options{Size: size}) }
-	return &Process{small: [2]*Budget{of(workerSmall)}, large: of(shared), turns: [2]*Budget{of(1)}, reads: of(1)}, nil
+	return &Process{small: [2]*Budget{of(workerSmall), of(0)}, large: of(shared), turns: [2]*Budget{of(1)}, reads: of(1)}, nil
 }
 
 // NewLog returns the budgets of log-server, whose calls are small: only answers that clients do not take
