@@ -70,10 +70,6 @@ var anew = []attack{
 	}},
 	{"d tree head, 300 connections", get(300, "/v1/log/tree-head")},
 	{"d log, 300 connections", get(300, "/v1/log/status", "/checkpoint", "/tile/0/000.p/2", "/tile/entries/000", "/v1/log/consistency?from=1&to=2", "/v1/log/proof?leaf_index=0", "/v1/log/proof?leaf_index=%zz", "/tile/0/x999/x999/999")},
-	{"e half-sent bodies of 1 MB, 4,000 connections", func(t *testing.T, stack *localstack.Stack) func(context.Context, *crowd) {
-		d := e2e.NewClient(t, stack.BaseURL()).Create(e2e.SplitBody(hour, 2*hour))
-		return held(4000, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: 1000000\r\n\r\n%s", d.Path("/commit"), d.Tokens[0], strings.Repeat(" ", 200_000)))
-	}},
 	{"f waits, 4,000 connections", waits(4000, 1, false, "")},
 	{"f waits with headers of 14 KB, 4,000 connections", waits(4000, 110, false, "")},
 	{"f waits since an ETag on a large deal, 500 connections", func(t *testing.T, stack *localstack.Stack) func(context.Context, *crowd) {
@@ -226,5 +222,4 @@ func TestAnew(t *testing.T) {
 	for _, a := range anew {
 		t.Run(a.name, func(t *testing.T) { a.run(t, stack, a.prepare(t, stack), addresses, 4*time.Second) })
 	}
-	t.Run("u large tool calls beside stalled bodies", func(t *testing.T) { largeBesideStalled(t, stack) })
 }

@@ -35,3 +35,22 @@ func largeBesideStalled(t *testing.T, stack *localstack.Stack) {
 		}
 	}
 }
+
+// readersOfALargeDeal reads a deal of 10,000 parties 64 times at once, three times as often as the memory allows. None may be
+// refused: who holds what it needs does not wait for more.
+func readersOfALargeDeal(t *testing.T, stack *localstack.Stack) {
+	d := e2e.NewClient(t, stack.BaseURL()).Create(largeBody(stack, hour))
+	crowd := newCrowd(t, stack, 8)
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() {
+			for _, path := range []string{"", "/declaration", ""} {
+				a, err := crowd.clients[i%8].Try(t.Context(), "GET", d.Path(path), d.Tokens[i], nil)
+				if err != nil || a.Status != 200 {
+					t.Errorf("reader %d of %s: %v, %d %.200s, want 200", i, path, err, a.Status, a.Body)
+				}
+			}
+		})
+	}
+	all.Wait()
+}

@@ -46,6 +46,7 @@ var cheap = []attack{
 	{"7 silent connections", silent},
 	{"10 unknown credentials, 500 connections", unknown},
 	{"headers of 5,000 lines, 1,200 connections", shortLines},
+	{"half-sent bodies of 1 MB, own token, 4,000 connections", halfBodies},
 	{"bodies that do not come, own token, 4,000 connections", missingBody},
 	{"replays of a large answer, unread, 400 connections", largeReplays},
 }
@@ -58,6 +59,8 @@ func TestReview(t *testing.T) {
 	for _, a := range cheap {
 		t.Run(a.name, func(t *testing.T) { a.run(t, stack, a.prepare(t, stack), 1, 2*time.Second) })
 	}
+	t.Run("large tool calls beside stalled bodies", func(t *testing.T) { largeBesideStalled(t, stack) })
+	t.Run("readers of a large deal", func(t *testing.T) { readersOfALargeDeal(t, stack) })
 }
 
 // attacked starts a stack for attacks.

@@ -172,7 +172,7 @@ type OwnInput struct {
 // Bundle returns a deal's bundle for the calling party or an audience (Access.Party is -1), or an error of Service.Certificate. With `whole`
 // it has Openings of any size.
 func (s *Service) Bundle(ctx context.Context, a Access, whole bool) (Bundle, error) {
-	if err := hold(ctx, a.deal.bundleBytes()); err != nil {
+	if err := hold(ctx, a.deal.BundleBytes()); err != nil {
 		return Bundle{}, err
 	}
 	issued, err := s.Certificate(ctx, a)
@@ -241,7 +241,7 @@ func (s *Service) addInputs(ctx context.Context, a Access, now *store.Snapshot, 
 		return err
 	}
 	if now.InputBytes > store.SmallRead {
-		n := a.deal.bundleBytes() + store.InputsPage
+		n := a.deal.BundleBytes() + store.InputsPage
 		switch {
 		case shown && whole:
 			n += inputCopies * now.InputBytes

@@ -209,7 +209,7 @@ func (s *Service) Declaration(ctx context.Context, a Access) (Declaration, error
 	if err := s.HasDeclaration(ctx, a); err != nil {
 		return Declaration{}, err
 	}
-	if err := hold(ctx, a.deal.declarationBytes()); err != nil {
+	if err := hold(ctx, a.deal.DeclarationBytes()); err != nil {
 		return Declaration{}, err
 	}
 	now, err := s.advance(ctx, a, store.Attested(len(a.deal.Labels)))

@@ -189,7 +189,7 @@ func partyStatus(now *store.Snapshot, party int) deal.Party {
 
 // turn waits for a turn at the CPU if the deal is large. The answer gives it back.
 func (d *Deal) turn(ctx context.Context) error {
-	if d.viewBytes() <= budget.MaxSmall {
+	if d.ViewBytes() <= budget.MaxSmall {
 		return nil
 	}
 	return budget.From(ctx).Turn(ctx)
@@ -247,7 +247,7 @@ func (v View) Tag(make func() string) string {
 // View takes the steps that are due, and returns the deal.
 func (s *Service) View(ctx context.Context, a Access) (View, error) {
 	budget.From(ctx).Rest()
-	if err := hold(ctx, a.deal.viewBytes()); err != nil {
+	if err := hold(ctx, a.deal.ViewBytes()); err != nil {
 		return View{}, err
 	}
 	now, err := s.viewed(ctx, a)

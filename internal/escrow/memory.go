@@ -21,11 +21,11 @@ func hold(ctx context.Context, n int) error {
 	return budget.From(ctx).Hold(ctx, int64(min(max(n, budget.SmallCall), budget.Largest)))
 }
 
-// viewBytes returns the memory of a View with its JSON.
-func (d *Deal) viewBytes() int { return 4*(len(d.Params)+d.TextBytes()) + viewParty*len(d.Labels) }
+// ViewBytes returns the memory of a View with its JSON.
+func (d *Deal) ViewBytes() int { return 4*(len(d.Params)+d.TextBytes()) + viewParty*len(d.Labels) }
 
-// declarationBytes returns the memory of a Declaration with its JSON.
-func (d *Deal) declarationBytes() int {
+// DeclarationBytes returns the memory of a Declaration with its JSON.
+func (d *Deal) DeclarationBytes() int {
 	return 16*(len(d.Params)+d.TextBytes()) + declarationParty*len(d.Labels)
 }
 
@@ -43,6 +43,6 @@ func (d *Deal) endBytes(inputBytes int) int {
 	return n
 }
 
-// bundleBytes returns the memory of a Bundle with its JSON. It counts a certificate without seat keys: for a
+// BundleBytes returns the memory of a Bundle with its JSON. It counts a certificate without seat keys: for a
 // longer one, the store takes a larger ticket.
-func (d *Deal) bundleBytes() int { return d.declarationBytes() + endParty*len(d.Labels) }
+func (d *Deal) BundleBytes() int { return d.DeclarationBytes() + endParty*len(d.Labels) }

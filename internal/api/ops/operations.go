@@ -62,7 +62,7 @@ var (
 	ReadDeal = &Endpoint[escrow.Wait, escrow.View]{
 		Operation: Operation{Op: problem.ReadDeal, Who: Member, Action: escrow.Read, Cache: web.CachePrivate},
 		Parse:     wait,
-		Cost:      perParty(128, 160),
+		Cost:      perParty(128, 160, (*escrow.Deal).ViewBytes),
 		Do: func(ctx context.Context, s *Services, by Caller, wait escrow.Wait, _ *escrow.Record) (escrow.View, error) {
 			return s.Escrow.ViewAfter(ctx, by.Access, wait)
 		},
@@ -77,7 +77,7 @@ var (
 
 	ReadDeclaration = &Endpoint[none, escrow.Declaration]{
 		Operation: Operation{Op: problem.ReadDeclaration, Who: Member, Action: escrow.Read},
-		Cost:      perParty(128, 160),
+		Cost:      perParty(128, 160, (*escrow.Deal).DeclarationBytes),
 		Do:        of((*escrow.Service).Declaration),
 		Has:       has((*escrow.Service).HasDeclaration),
 	}
@@ -122,7 +122,7 @@ var (
 	ReadCertificate = &Endpoint[escrow.Wait, escrow.Issued]{
 		Operation: Operation{Op: problem.ReadCertificate, Who: Member, Action: escrow.AsParty, Cache: web.CachePrivate},
 		Parse:     wait,
-		Cost:      perParty(512, 512),
+		Cost:      perParty(512, 512, nil),
 		Do: func(ctx context.Context, s *Services, by Caller, wait escrow.Wait, _ *escrow.Record) (escrow.Issued, error) {
 			return s.Escrow.CertificateAfter(ctx, by.Access, wait, nil)
 		},
@@ -141,7 +141,7 @@ var (
 	ReadBundle = &Endpoint[bool, escrow.Bundle]{
 		Operation: Operation{Op: problem.ReadBundle, Who: Member, Action: escrow.AsParty, Cache: web.CachePrivate},
 		Parse:     func(m *Message, _ map[string]any) (bool, error) { return m.Openings() },
-		Cost:      perParty(512, 512),
+		Cost:      perParty(512, 512, (*escrow.Deal).BundleBytes),
 		Do: func(ctx context.Context, s *Services, by Caller, whole bool, _ *escrow.Record) (escrow.Bundle, error) {
 			return s.Escrow.Bundle(ctx, by.Access, whole)
 		},
@@ -215,11 +215,16 @@ var (
 func createdBytes(body, values int) int { return body + 100*min(values, 10_000) }
 
 // perParty estimates what a call holds from the bytes that each party takes in memory and in each copy of
-// the answer, and from params and texts.
-func perParty(held, copied int64) func(Caller, *Message) int64 {
+// the answer, from params and texts, and from what escrow will hold (nil: no more): to grow later would take longer, and could
+// fail while many others do.
+func perParty(held, copied int64, also func(*escrow.Deal) int) func(Caller, *Message) int64 {
 	return func(by Caller, m *Message) int64 {
 		d := by.Access.Deal()
-		return (held+copied*int64(m.Copies))*int64(len(d.Labels)) + int64(len(d.Params)+d.TextBytes())*int64(1+m.Copies)
+		n := (held+copied*int64(m.Copies))*int64(len(d.Labels)) + int64(len(d.Params)+d.TextBytes())*int64(1+m.Copies)
+		if also != nil {
+			n = max(n, int64(also(d)))
+		}
+		return n
 	}
 }
 

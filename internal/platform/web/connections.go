@@ -186,12 +186,17 @@ func (c *conn) write(b []byte) (int, error) {
 	if c.written <= freeUnsent {
 		return c.TCPConn.Write(b)
 	}
-	c.waits()
-	c.call.Blocked(c.drop)
-	n, err := c.TCPConn.Write(b)
-	c.call.Busy()
-	c.busy()
-	return n, err
+	sent, err := 0, error(nil)
+	for err == nil && sent < len(b) { // a client that takes a step is not the one that has blocked longest
+		c.waits()
+		c.call.Blocked(c.drop)
+		n := 0
+		n, err = c.TCPConn.Write(b[sent:min(len(b), sent+step)])
+		sent += n
+		c.call.Busy()
+		c.busy()
+	}
+	return sent, err
 }
 
 const (
