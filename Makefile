@@ -92,9 +92,9 @@ test-long: ## run the tests that take minutes, with race-detector binaries: key 
 	@CGO_ENABLED=1 FAIRPACT_E2E_BUILD="-race -tags=crashpoints" hack/times.sh "go test -p 1 -timeout=40m -tags=long ./e2e/long ./e2e/failover"
 
 .PHONY: attacks
-attacks: ## run every attack of the review from 1, 2 and 16 addresses, and print the memory and a victim's latency as rows
+attacks: ## run every attack of the review from 1, 2 and 16 addresses, and others from one, and print the memory and a victim's latency as rows
 	@hack/install-missing.sh postgres redis
-	@go test -count=1 -v -timeout=30m -tags=long -run=TestReviewAtLength ./e2e/abuse
+	@go test -count=1 -v -timeout=30m -tags=long -run='TestReviewAtLength|TestFurtherAttacks|TestWhatAReplicaHolds' ./e2e/abuse
 
 .PHONY: drill
 drill: ## rehearse the restore of charts/fairpact/runbooks/restore.md, and print the time of each step

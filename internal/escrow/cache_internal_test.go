@@ -102,7 +102,7 @@ func TestConcurrentUseStaysWithinTheLimit(t *testing.T) {
 	}
 }
 
-// The ETag of a view is made once for all who have the view, and anew after each change that it shows.
+// The ETag of a view is made once for all who have the view, and again after each change that it shows.
 func TestViewsKeepTheirTags(t *testing.T) {
 	d, made := &Deal{}, 0
 	tag := func(change func(*View)) string {

@@ -53,7 +53,7 @@ const (
 func NewClient(appendURL, readURL, secret string) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = nil                                           // HTTP_PROXY is for external calls; only log-server may see the secret
-	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, 1024 // closing one and dialing anew costs more than keeping it
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, 1024 // a closed one must be dialed again
 	c := &Client{
 		appendURL: strings.TrimRight(appendURL, "/"),
 		readURL:   strings.TrimRight(readURL, "/"),

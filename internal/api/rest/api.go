@@ -113,7 +113,7 @@ func Server(h http.Handler, logger *slog.Logger) *http.Server {
 
 const (
 	maxQuery  = 4 << 10 // bytes: log-server allows a shorter request line than deal-api
-	mostToLog = 64      // connections to log-server for forwarded reads; further reads wait for one, and none is dialed anew
+	mostToLog = 64      // connections to log-server for forwarded reads; further reads wait for one
 )
 
 // logProxy forwards reads of the log to log-server, so that one base URL serves all paths.

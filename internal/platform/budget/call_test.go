@@ -112,7 +112,7 @@ func TestCallWithoutTheLargerTicketHoldsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.Hold(ctx, 1<<40); !problem.Is(err, problem.Overloaded) {
-		t.Errorf("more than the lane: %v, want OVERLOADED", err)
+		t.Errorf("more than there is: %v, want OVERLOADED", err)
 	}
 	if err := c.Hold(ctx, SmallCall); err != nil || p.small[0].holds() != SmallCall {
 		t.Errorf("a small ticket after that: %v, %d bytes, want %d", err, p.small[0].holds(), SmallCall)

@@ -55,7 +55,7 @@ func waits(n int, headers int, large bool, since string) func(*testing.T, *local
 	}
 }
 
-var anew = []attack{
+var further = []attack{
 	{"a openapi.json, 128 connections", get(128, "/openapi.json")},
 	{"b pages, 128 connections", get(128, "/", "/protocol", "/d/x", "/new", "/reference", "/llms.txt")},
 	{"c tools/list, 128 connections", func(*testing.T, *localstack.Stack) func(context.Context, *crowd) {
@@ -208,18 +208,20 @@ var anew = []attack{
 		for range 16 {
 			keys = append(keys, c.Key())
 		}
-		return flood(64, func(i int) (string, string, string, any) { return "POST", "/v1/deals", keys[i%16], e2e.SplitBody(hour, 2*hour) })
+		return flood(64, func(i int) (string, string, string, any) {
+			return "POST", "/v1/deals", keys[i%16], e2e.SplitBody(hour, 2*hour)
+		})
 	}},
 }
 
-// TestAnew runs attacks that are not in the review.
-func TestAnew(t *testing.T) {
+// TestFurtherAttacks runs attacks that are not in the review.
+func TestFurtherAttacks(t *testing.T) {
 	stack := attacked(t)
 	addresses := 1
 	if os.Getenv("ADDRESSES") != "" {
 		fmt.Sscan(os.Getenv("ADDRESSES"), &addresses)
 	}
-	for _, a := range anew {
+	for _, a := range further {
 		t.Run(a.name, func(t *testing.T) { a.run(t, stack, a.prepare(t, stack), addresses, 4*time.Second) })
 	}
 }
