@@ -39,7 +39,6 @@ func TestWhatAReplicaHolds(t *testing.T) {
 	} {
 		t.Run(row.what, func(t *testing.T) {
 			e2e.Must(t, stack.Restart(t.Context(), localstack.DealAPI, chartLimit, "FAIRPACT_LOG_LEVEL=error"))
-			confine(t, stack)
 			d := e2e.NewClient(t, stack.BaseURL()).Create(e2e.SplitBody(hour, 2*hour))
 			before := peak(t, stack)
 			conns := make([]net.Conn, row.n)
@@ -76,7 +75,6 @@ func TestWhatAReplicaHolds(t *testing.T) {
 	}
 	t.Run("readers of a deal with 10,000 parties", func(t *testing.T) {
 		e2e.Must(t, stack.Restart(t.Context(), localstack.DealAPI, chartLimit, "FAIRPACT_LOG_LEVEL=error"))
-		confine(t, stack)
 		d := committedLarge(t, stack, 500)
 		for _, n := range []int{1, 64, 256} {
 			var reads, bad atomic.Int64
