@@ -25,7 +25,7 @@ import (
 const (
 	memoryLimit  = "540MiB"  // GOMEMLIMIT: 90 % of 600 MB
 	mostResident = 600 << 20 // bytes
-	mostUnsent   = 64 << 20  // bytes that the kernel holds for clients of deal-api
+	mostUnsent   = 96 << 20  // bytes that the kernel holds for clients of deal-api: 16 KiB of each of 4,000, and more of those with a ticket
 	victimAt     = "127.0.9.9"
 )
 
