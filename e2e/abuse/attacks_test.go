@@ -87,7 +87,7 @@ func largeBody(stack *localstack.Stack, commitIn time.Duration) e2e.Body {
 func largeDeals(t *testing.T, stack *localstack.Stack, n int) (all []*e2e.CreatedDeal) {
 	c := e2e.NewClient(t, stack.BaseURL())
 	for range n {
-		all = append(all, c.Create(largeBody(stack, 4*time.Second)))
+		all = append(all, c.Create(largeBody(stack, 10*time.Second)))
 	}
 	for _, d := range all {
 		d.Certified(e2e.DefaultTimeout)
