@@ -84,7 +84,7 @@ func (s *Service) audience(ctx context.Context, dealID string) (View, *Bundle, e
 	if err != nil {
 		return View{}, nil, err
 	}
-	if err := hold(ctx, d.viewBytes()+d.bundleBytes()); err != nil {
+	if err := hold(ctx, d.ViewBytes()+d.BundleBytes()); err != nil {
 		return View{}, nil, err
 	}
 	a := Access{deal: d, party: -1, by: anybody, action: Read}
