@@ -227,12 +227,6 @@ func missingBody(t *testing.T, stack *localstack.Stack) func(context.Context, *c
 	return held(4000, fmt.Sprintf("GET %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: 10\r\n\r\n", d.Path(""), d.Tokens[0]))
 }
 
-// halfBodies sends a part of a large body, so that only some of them get tickets, and the kernel keeps the others.
-func halfBodies(t *testing.T, stack *localstack.Stack) func(context.Context, *crowd) {
-	d := e2e.NewClient(t, stack.BaseURL()).Create(e2e.SplitBody(hour, 2*hour))
-	return held(4000, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: 1000000\r\n\r\n%s", d.Path("/commit"), d.Tokens[0], strings.Repeat(" ", 200_000)))
-}
-
 // largeReplays repeats a small request whose stored answer has about 3 MB, and reads no answer.
 func largeReplays(t *testing.T, stack *localstack.Stack) func(context.Context, *crowd) {
 	const parties, items = 16, 256

@@ -42,7 +42,6 @@ func ReadAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error
 			b.extend(time.Second) // so that net/http can read the rest, and the client gets the answer
 			return nil, err
 		}
-		b.conn.receive(bodyBuffer)
 		if r.ContentLength < 0 {
 			all, err = b.chunked(all, limit)
 		} else {

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -55,14 +54,10 @@ func NewListener(l net.Listener, server *http.Server, most int, proxy func(netip
 			one.busy()
 		case http.StateIdle:
 			one.lines, one.text = 0, false
-			one.receive(receiveBuffer)
 			one.waits()
 		case http.StateClosed, http.StateHijacked:
 			one.leave()
 		}
-	}
-	if tcp, ok := l.(*net.TCPListener); ok { // its connections inherit this before the client sends
-		control(tcp, func(fd int) { _ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer) })
 	}
 	bounded := &Listener{Listener: l, proxy: proxy, refused: refused}
 	if most > 0 {
@@ -106,6 +101,7 @@ func (l *Listener) network(c *net.TCPConn) string {
 // the connection works without.
 func bound(c *net.TCPConn) {
 	_ = c.SetWriteBuffer(sendBuffer)
+	_ = c.SetReadBuffer(receiveBuffer)
 	control(c, func(fd int) {
 		_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unackedTime/time.Millisecond))
 	})
@@ -132,7 +128,6 @@ type conn struct {
 	lines   int            // of the header so far; -1: it has ended
 	text    bool           // the last line so far is not empty
 	call    *budget.Call   // nil: no call is served
-	buffer  int            // of the kernel for received bytes; 0: receiveBuffer
 	written int            // bytes since the client had taken nearly all
 	unsent  *budget.Ticket // of bytes that the client has not taken yet; may be returned already
 }
@@ -170,14 +165,6 @@ func (c *conn) Read(b []byte) (int, error) {
 		}
 	}
 	return n, err
-}
-
-// receive sets how many bytes the kernel takes ahead of a read.
-func (c *conn) receive(n int) {
-	if c != nil && n != cmp.Or(c.buffer, receiveBuffer) {
-		_ = c.SetReadBuffer(n)
-		c.buffer = n
-	}
 }
 
 // write lets the budget close the connection while the client does not take an answer.

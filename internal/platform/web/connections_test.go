@@ -8,12 +8,9 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -228,39 +225,5 @@ func TestBodies(t *testing.T) {
 	_ = c.(*net.TCPConn).CloseWrite()
 	if got := status(c); got != 400 {
 		t.Errorf("a body that is cut off: status %d, want 400", got)
-	}
-}
-
-// Until a large body has its ticket, the kernel takes little of it.
-func TestReceiveBuffers(t *testing.T) {
-	p := process(t)
-	var sizes []int
-	address, _ := serve(t, 10, func(w http.ResponseWriter, r *http.Request) {
-		size := func() {
-			control(connOf(r.Context()), func(fd int) {
-				n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
-				if err != nil {
-					t.Error(err)
-				}
-				sizes = append(sizes, n)
-			})
-		}
-		size()
-		ctx, call := p.Begin(r.Context(), "192.0.2.1")
-		defer call.End()
-		if _, err := ReadAll(w, r.WithContext(ctx), 1<<20); err != nil {
-			t.Error(err)
-		}
-		size()
-	})
-	for range 2 { // on one connection
-		answer, err := http.Post("http://"+address, "", bytes.NewReader(make([]byte, 300_000)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer.Body.Close()
-	}
-	if want := []int{2 * receiveBuffer, 2 * bodyBuffer, 2 * receiveBuffer, 2 * bodyBuffer}; !slices.Equal(sizes, want) {
-		t.Errorf("the receive buffers have %d bytes, want %d", sizes, want)
 	}
 }
