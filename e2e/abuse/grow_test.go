@@ -39,7 +39,7 @@ func largeBesideStalled(t *testing.T, stack *localstack.Stack) {
 // readersOfALargeDeal reads a deal of 10,000 parties 64 times at once, three times as often as the memory allows. None may be
 // refused: who holds what it needs does not wait for more.
 func readersOfALargeDeal(t *testing.T, stack *localstack.Stack) {
-	d := e2e.NewClient(t, stack.BaseURL()).Create(largeBody(stack, hour))
+	d := e2e.NewClient(t, stack.BaseURL()).Create(largeBody(stack, hour/2))
 	crowd := newCrowd(t, stack, 8)
 	var all sync.WaitGroup
 	for i := range 64 {

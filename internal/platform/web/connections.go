@@ -18,8 +18,7 @@ import (
 const (
 	// Bytes of a socket; the kernel doubles them.
 	sendBuffer    = 128 << 10
-	receiveBuffer = 8 << 10
-	bodyBuffer    = 64 << 10         // instead of receiveBuffer, once a large body has its ticket
+	receiveBuffer = 64 << 10         // a smaller one stalls uploads for 40 ms and more at a time, even if it grows later
 	unackedTime   = 20 * time.Second // after which the kernel closes a connection whose client takes nothing
 )
 
