@@ -206,7 +206,13 @@ func (p *tab) download(button string) (path string) {
 
 func (p *tab) until(what, condition string) {
 	p.t.Helper()
-	e2e.Eventually(p.t, what, e2e.DefaultTimeout, func() bool { return eval[bool](p, "Boolean("+condition+")") })
+	e2e.Eventually(p.t, what, e2e.DefaultTimeout, func() bool {
+		holds, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool]("Boolean("+condition+")", chromedp.EvalAwaitPromise))
+		if err != nil && !strings.Contains(err.Error(), "navigated") { // the page changes to another one meanwhile
+			p.t.Fatalf("evaluate %.300s: %v", condition, err)
+		}
+		return err == nil && holds
+	})
 }
 
 func (p *tab) tabTo(selector string) {

@@ -34,7 +34,12 @@ func TestAClosedPoolIsNoOutage(t *testing.T) { // not parallel: sets the default
 	address.Host = l.Addr().String()
 	var accepted atomic.Int32
 	go func() {
-		var silent []net.Conn
+		var silent []net.Conn // without the slice, the garbage collector would close them
+		defer func() {
+			for _, conn := range silent {
+				_ = conn.Close()
+			}
+		}()
 		for {
 			conn, err := l.Accept()
 			if err != nil {
