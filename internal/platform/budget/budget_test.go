@@ -506,3 +506,27 @@ func TestTryBoundsANetwork(t *testing.T) {
 	}
 	b.empty(t)
 }
+
+// Networks that together fill a port up to their shares, and replace their own connections within Patience, do not keep another
+// network out. Two networks of one connection each do not replace each other's.
+func TestFullPortTakesANewNetwork(t *testing.T) {
+	b := New(Options{Size: 64, Share: 16, Bound: true, Patience: time.Hour})
+	for i := range 64 {
+		one, ok := b.Try(fmt.Sprint(i/4), 1)
+		if !ok {
+			t.Fatalf("connection %d does not fit", i)
+		}
+		one.Evictable(one.Return)
+	}
+	if _, ok := b.Try("new", 1); !ok {
+		t.Error("sixteen networks of four connections keep a new network out")
+	}
+	small := New(Options{Size: 2, Share: 16, Bound: true, Patience: time.Hour})
+	for _, name := range []string{"a", "b"} {
+		one, _ := small.Try(name, 1)
+		one.Evictable(one.Return)
+	}
+	if _, ok := small.Try("c", 1); ok {
+		t.Error("a new network replaces the only connection of another one")
+	}
+}

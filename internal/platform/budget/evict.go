@@ -42,7 +42,11 @@ func (b *Budget) evictable(newcomer *network, holds int64, spared *Ticket) *Tick
 	}
 	largest := b.blocking[0]
 	t, held := first(&largest.blocked), largest.held-largest.leaving
-	if t != nil && held > b.share() && held > holds && largest != newcomer || late(t) {
+	kept := b.share() // what a network keeps from others for Patience
+	if b.Bound {      // connections cost nothing to open again: sixteen networks could else fill a port and stay young
+		kept = 0
+	}
+	if t != nil && held > kept && held > holds && largest != newcomer || late(t) {
 		return t
 	}
 	if t = first(&b.blocked); late(t) {
