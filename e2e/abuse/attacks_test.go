@@ -39,15 +39,15 @@ func many(t *testing.T, c *e2e.Client, n int, request func(i int) (method, path,
 	}
 }
 
-// flood repeats a request on n connections until the context ends.
-func flood(n int, request func(i int) (method, path, token string, body any)) func(context.Context, *crowd) {
+// flood repeats a request on n connections until the context ends. header is name, value, and so on.
+func flood(n int, request func(i int) (method, path, token string, body any), header ...string) func(context.Context, *crowd) {
 	return func(ctx context.Context, from *crowd) {
 		var all sync.WaitGroup
 		for i := range n {
 			all.Go(func() {
 				for ctx.Err() == nil {
 					method, path, token, body := request(i)
-					_, _ = from.clients[i%len(from.clients)].Try(ctx, method, path, token, body)
+					_, _ = from.clients[i%len(from.clients)].Try(ctx, method, path, token, body, header...)
 				}
 			})
 		}

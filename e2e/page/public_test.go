@@ -57,6 +57,9 @@ func TestARaffleByOneOrganiser(t *testing.T) {
 	if said := stranger.text("#writer"); said != "Written by the organiser, not by the service. One organiser acts for all names on the list." {
 		t.Errorf("the page says %q, want who wrote and who acts", said)
 	}
+	if !eval[bool](stranger, "document.querySelector('#other-beacon').checkVisibility()") {
+		t.Error("the page does not say that the beacon is not drand quicknet")
+	}
 	stranger.accessible("raffle countdown phone dark")
 	stranger.until("somebody is drawn", "document.querySelector('#drawn')")
 	stranger.until("the QR code is there", "document.querySelector('#qr').naturalWidth > 0")

@@ -28,11 +28,13 @@ type createCommand struct {
 	Mode           string        `default:"sealed" help:"Who sees the inputs after the result. 'open': all parties, so each can recompute it. 'sealed': no party until all consent (a draw shows them anyway)."`
 	Retention      string        `default:"standard" help:"'standard': the deployment keeps the inputs. 'purge': the deployment deletes the inputs when the deal ends."`
 	RequireSeals   bool          `help:"Take only commitments with a timelock seal: every input opens by itself, so no absence makes the deal VOID. The reveal deadline must be some two minutes after the commit deadline."`
-	Public         bool          `help:"Let everybody who knows the deal_id read the deal and its result at /r/DEAL_ID, without the inputs."`
+	Public         bool          `help:"Let everybody who knows the deal_id read the deal and its result at /r/DEAL_ID, but no inputs other than those of a draw."`
 	Title          string        `help:"What the deal is about, for the other parties: one line of at most 80 characters, without invisible ones."`
 	Message        string        `help:"A message to the other parties: at most 1,000 characters, on one line or several."`
 	deployment
 	apiKeyFlags
+
+	ActedBy string `kong:"-"` // of a raffle
 }
 
 func (c createCommand) Run(ctx context.Context, t *terminal) error {
@@ -105,7 +107,7 @@ func (c createCommand) create(ctx context.Context, client *httpclient.Client, ke
 	}
 	var answer wire.Created
 	if err := client.PostInto(ctx, "/v1/deals", key, request{
-		c.Algorithm, c.Mode, c.Retention, c.Label, keys, c.CommitDeadline, c.RevealDeadline, params, seals, audience, "", c.Title, c.Message,
+		c.Algorithm, c.Mode, c.Retention, c.Label, keys, c.CommitDeadline, c.RevealDeadline, params, seals, audience, c.ActedBy, c.Title, c.Message,
 	}, &answer); err != nil {
 		return s, made, err
 	}

@@ -16,9 +16,9 @@ import (
 
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/deal"
-	"github.com/fairpact/fairpact/internal/rules/drand"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
@@ -93,6 +93,9 @@ func (c raffleCommand) state(ctx context.Context, t *terminal, client *httpclien
 		}
 		return s, nil
 	}
+	if c.DrawIn < 10*time.Second || c.DrawIn > deal.Longest*time.Second {
+		return s, fmt.Errorf("--draw-in is %s: give 10s to a year, long enough to seal and open a number for every name", c.DrawIn)
+	}
 	names, err := c.names(t)
 	if err != nil {
 		return s, err
@@ -101,13 +104,17 @@ func (c raffleCommand) state(ctx context.Context, t *terminal, client *httpclien
 	if err != nil {
 		return s, err
 	}
+	var made created
 	err = createSecretFile(c.Out, func() ([]byte, error) {
 		var err error
-		if s, err = c.create(ctx, client, key, names); err != nil {
+		if s, made, err = c.create(ctx, t, client, key, names); err != nil {
 			return nil, err
 		}
 		return s.file()
 	})
+	if made.Warning != "" {
+		t.note("warning: %s", made.Warning)
+	}
 	if err != nil && s.DealID != "" {
 		err = fmt.Errorf("raffle %s was created, but its tokens could not be written to %s (%w) and are lost: it will be VOID, so make another", s.DealID, c.Out, err)
 	}
@@ -131,31 +138,22 @@ func (c raffleCommand) names(t *terminal) (all []string, err error) {
 	return all, nil
 }
 
-func (c raffleCommand) create(ctx context.Context, client *httpclient.Client, key string, names []string) (s state, err error) {
-	if key == "" {
-		if key, err = newKey(ctx, client); err != nil {
-			return s, err
-		}
-	}
-	var of wire.Beacon
-	if err := client.GetInto(ctx, "/v1/beacon", "", &of); err != nil {
-		return s, err
-	}
-	if of.Period <= 0 {
-		return s, errors.New("GET /v1/beacon: the period is not positive")
-	}
-	if c.DrawIn < 10*time.Second || c.DrawIn > deal.Longest*time.Second {
-		return s, fmt.Errorf("--draw-in is %s: give 10s to a year, long enough to seal and open a number for every name", c.DrawIn)
-	}
+func (c raffleCommand) create(ctx context.Context, t *terminal, client *httpclient.Client, key string, names []string) (s state, made created, err error) {
 	until := time.Now().Add(c.DrawIn).Unix()
-	round := drand.Chain{Genesis: of.Genesis, Period: of.Period}.RoundAt(until) + 1
-	var answer wire.Created
-	err = client.PostInto(ctx, "/v1/deals", key, request{
-		Algorithm: "random.v1", Mode: "open", Retention: "standard", Labels: names,
-		CommitDeadline: until - int64(c.DrawIn.Seconds()/2), RevealDeadline: until, Params: map[string]any{"beacon_round": round},
-		Audience: deal.AudiencePublic, ActedBy: deal.ActedByInitiator, Title: c.Title, Message: c.Message,
-	}, &answer)
-	return state{client.BaseURL(), answer.DealID, key, answer.Invites, rand.Text()}, err
+	chain, err := beaconOf(ctx, client)
+	if err != nil {
+		return s, made, err
+	}
+	if chain.Hash != algorithm.Quicknet {
+		t.note("warning: the deployment draws by the beacon chain %s, not drand quicknet: whoever runs it can know or choose the draw", chain.Hash)
+	}
+	deal := createCommand{
+		Algorithm: "random.v1", Label: names, Mode: "open", Retention: "standard", CommitDeadline: until - int64(c.DrawIn.Seconds()/2), RevealDeadline: until,
+		Public: true, ActedBy: deal.ActedByInitiator, Title: c.Title, Message: c.Message,
+	}
+	s, made, err = deal.create(ctx, client, key, map[string]any{"beacon_round": chain.RoundAt(until) + 1})
+	s.Seed = rand.Text()
+	return s, made, err
 }
 
 // actForAll commits or reveals for every party. A party that has done so before is not an error.

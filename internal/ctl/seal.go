@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -277,18 +276,9 @@ func (t *terminal) sealed(path string) (s sealed, err error) {
 	}
 	input, ok := file["input"].(map[string]any)
 	salt, text := file["salt"].(string)
-	if !ok || !text || !only(file, "input", "salt", "deal_id", "party", "commitment", "seat_key") { // the page of a deal saves all of these
+	unknown := canon.MembersOf(file, "").Unknown("input", "salt", "deal_id", "party", "commitment", "seat_key") // the page of a deal saves all of these
+	if !ok || !text || len(unknown) > 0 {
 		return s, fmt.Errorf("%s is not a sealed file of the form {\"input\": {…}, \"salt\": \"…\"}: make one with fairpactctl seal INPUT --out FILE", path)
 	}
 	return sealed{input, canon.Encode(input), salt}, nil
-}
-
-// only reports whether the object has no other members than these.
-func only(object map[string]any, members ...string) bool {
-	for member := range object {
-		if !slices.Contains(members, member) {
-			return false
-		}
-	}
-	return true
 }

@@ -59,13 +59,9 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *httpclient.
 	var due time.Time // when the beacon round is published
 	if a.NeedsBeacon {
 		// The deadlines are short, because the draw waits for a round after them.
-		var of wire.Beacon
-		if err := client.GetInto(ctx, "/v1/beacon", "", &of); err != nil {
-			return cause(ctx, err)
-		}
-		chain, err := drand.ParseChain(of.Hash, of.PublicKey, of.Period, of.Genesis)
+		chain, err := beaconOf(ctx, client)
 		if err != nil {
-			return fmt.Errorf("GET /v1/beacon: %w", err)
+			return cause(ctx, err)
 		}
 		now := time.Now().Unix()
 		deal.CommitDeadline, deal.RevealDeadline = now+15, now+20
@@ -114,6 +110,19 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *httpclient.
 	}
 	report := verifyBundle(given, verification.Trust{Keys: keys, Openings: verification.Openings{Lists: []any{opened}}})
 	return t.report(report, report, verdict(report))
+}
+
+// beaconOf returns the beacon chain of new draws.
+func beaconOf(ctx context.Context, client *httpclient.Client) (drand.Chain, error) {
+	var of wire.Beacon
+	if err := client.GetInto(ctx, "/v1/beacon", "", &of); err != nil {
+		return drand.Chain{}, err
+	}
+	chain, err := chainOf(&of.BeaconChain)
+	if err != nil {
+		err = fmt.Errorf("GET /v1/beacon: %w", err)
+	}
+	return chain, err
 }
 
 // commitAndReveal returns each party's {input, salt} for verification.Openings.

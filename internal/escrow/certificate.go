@@ -2,8 +2,6 @@ package escrow
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +9,7 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/budget"
+	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/deal"
@@ -58,8 +57,7 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	if !i.Valid {
 		return Issued{}, i.cause
 	}
-	sum := sha256.Sum256(c.Payload)
-	a.deal.certTag.Store(new(`W/"` + base64.RawURLEncoding.EncodeToString(sum[:18]) + `"`))
+	a.deal.certTag.Store(new(`W/"` + web.Tag(c.Payload) + `"`))
 	return Issued{c.CertID, i.outcome, c.Payload, *c.Signature, i.proof, i.head}, nil
 }
 

@@ -40,7 +40,7 @@ func (a *API) serve(operation ops.Served) http.HandlerFunc {
 			a.describe(w.Header(), view, answer.By.Access.Party())
 		}
 		if bundle, ok := answer.Value.(escrow.Bundle); ok && bundle.Openings != nil {
-			web.HoldsInputs(w.Header())
+			web.HoldsInputs(w)
 		}
 		web.Tagged(w, answer.Tag)
 		web.JSON(w, status, answer.Body)

@@ -100,8 +100,6 @@ func Cached(control string, next http.Handler) http.HandlerFunc {
 			whole.Method = http.MethodGet
 		}
 		next.ServeHTTP(kept, whole)
-		plain := h.Get(noCompression) != ""
-		h.Del(noCompression)
 		if kept.status != http.StatusOK || h.Get("ETag") != "" {
 			kept.send(w)
 			return
@@ -113,7 +111,7 @@ func Cached(control string, next http.Handler) http.HandlerFunc {
 				last.Store(p)
 			}
 		}
-		if !plain {
+		if !kept.inputs {
 			h.Set("Cache-Control", control)
 		}
 		if known, ok := Match(r.Header.Values("If-None-Match"), p.tag); ok {
@@ -125,7 +123,7 @@ func Cached(control string, next http.Handler) http.HandlerFunc {
 		}
 		kept.body = p.body
 		h.Set("ETag", p.tag)
-		if !plain && len(p.body) >= smallest && acceptsGzip(r) {
+		if !kept.inputs && len(p.body) >= smallest && acceptsGzip(r) {
 			h.Set("Content-Encoding", "gzip")
 			h.Set("ETag", strings.TrimSuffix(p.tag, `"`)+suffix+`"`)
 			kept.body = p.packed()
@@ -145,9 +143,6 @@ func acceptsGzip(r *http.Request) bool {
 	return false
 }
 
-// noCompression is a header that Cached removes.
-const noCompression = "No-Gzip-Compression"
-
 // Tagged sets the ETag of an answer of Cached, instead of that of its body. An answer whose tag matches, and that
 // of a HEAD, then needs no body.
 func Tagged(w http.ResponseWriter, tag string) {
@@ -163,7 +158,11 @@ func IsHead(w http.ResponseWriter) bool {
 }
 
 // HoldsInputs makes Cached not compress an answer, and leave it no-store. The answer still has an ETag.
-func HoldsInputs(h http.Header) { h.Set(noCompression, "1") }
+func HoldsInputs(w http.ResponseWriter) {
+	if kept, ok := w.(*answer); ok {
+		kept.inputs = true
+	}
+}
 
 // Tag returns the entity tag of a body, without quotes.
 func Tag(body []byte) string {
@@ -206,6 +205,7 @@ type answer struct {
 	body   []byte
 	tag    string // "": that of the body
 	head   bool
+	inputs bool // see HoldsInputs
 }
 
 func (a *answer) Header() http.Header { return a.header }

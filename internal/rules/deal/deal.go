@@ -81,7 +81,7 @@ type Terms struct {
 // SealsRequired is Terms.Seals of a deal that takes no commitment without a seal.
 const SealsRequired = "required"
 
-// AudiencePublic is Terms.Audience of a deal that everybody who knows its id may read, without its inputs.
+// AudiencePublic is Terms.Audience of a deal that everybody who knows its id may read, but none of its inputs other than those of a draw.
 const AudiencePublic = "public"
 
 // ActedByInitiator is Terms.ActedBy of a draw in which the initiator acts for every party. Its randomness comes from the beacon alone.

@@ -1,5 +1,6 @@
 // The page of a public deal, for everybody who has its address. It shows who takes part, the time left, the result and its proof.
 
+import { QUICKNET } from './bls.js';
 import { byId, call, codeOf, copyButton, element, once, problemOf } from './dom.js';
 import { algorithmOf, drawTime, facts, pageOf } from './facts.js';
 import { saveFile } from './keep.js';
@@ -59,6 +60,7 @@ function describe(deal) {
   byId('message').textContent = deal.message ?? '';
   byId('writer').replaceChildren(...(deal.title || deal.message ? PUBLIC.writtenBy(name(writer)) : []), deal.acted_by ? PUBLIC.actsForAll : '');
   byId('one-draw').hidden = !deal.acted_by;
+  byId('other-beacon').hidden = !drawTime(deal) || (deal.result?.beacon.chain_hash ?? facts.beacon_chain) === QUICKNET.hash;
   document.title = PUBLIC.title(deal.title);
   byId('status').replaceChildren(...statusOf(deal));
   byId('status-box').dataset.phase = deal.state === 'VOID' ? 'void' : '';
