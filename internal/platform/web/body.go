@@ -20,7 +20,7 @@ const (
 // connection. For a larger one, ReadAll first takes a ticket for the call in the request's context.
 // The errors are problem.Errors.
 func ReadAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	b := bodyReader{r: r, conn: connOf(r.Context()), control: http.NewResponseController(w), until: time.Now().Add(timelimits.Body)}
+	b := bodyReader{r: r, conn: connOf(r.Context()), control: http.NewResponseController(w), began: time.Now()}
 	size := r.ContentLength
 	tooLarge := problem.New(problem.BodyTooLarge, "the body is over %d bytes; send a smaller one", limit)
 	if size == 0 {
@@ -37,6 +37,7 @@ func ReadAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error
 		if size < 0 {
 			size = limit
 		}
+		b.conn.busy()
 		b.call = budget.From(r.Context())
 		if err := b.call.Hold(r.Context(), size+budget.SmallCall); err != nil {
 			b.extend(time.Second) // so that net/http can read the rest, and the client gets the answer
@@ -51,8 +52,9 @@ func ReadAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error
 	} else if size < 0 && errors.Is(err, io.ErrUnexpectedEOF) || err == io.EOF {
 		all, err = all[:n], nil
 	}
+	b.conn.busy()
 	switch {
-	case b.evicted:
+	case !b.call.Busy():
 		b.extend(time.Second)
 		return nil, problem.New(problem.Overloaded, "the body arrived slowly while others waited; send the same request again in a few seconds").WithRetryAfter(2)
 	case err == errTooLarge:
@@ -72,27 +74,21 @@ type bodyReader struct {
 	conn    *conn        // nil only in tests
 	call    *budget.Call // nil: has no ticket yet
 	control *http.ResponseController
-	until   time.Time
+	began   time.Time
 	read    int64
 	end     int64 // up to which a read deadline is set
-	evicted bool
 }
 
 func (b *bodyReader) Read(p []byte) (int, error) {
 	if b.read >= b.end {
-		b.extend(min(stepTime, time.Until(b.until)))
+		b.extend(min(stepTime, timelimits.Body-time.Since(b.began)))
 		b.end = b.read + step
 	}
-	b.conn.waits()
-	if b.call != nil {
+	if !lags(b.began, int(b.read)) {
+		b.conn.waits()
 		b.call.Blocked(func() { b.extend(-time.Second) })
 	}
 	n, err := b.r.Body.Read(p[:min(len(p), step)])
-	b.conn.busy()
-	if !b.call.Busy() {
-		b.evicted = true
-		return 0, io.ErrClosedPipe
-	}
 	b.read += int64(n)
 	return n, err
 }

@@ -128,6 +128,7 @@ type conn struct {
 	text    bool           // the last line so far is not empty
 	call    *budget.Call   // nil: no call is served
 	written int            // bytes since the client had taken nearly all
+	began   time.Time      // when these came to more than freeUnsent
 	unsent  *budget.Ticket // of bytes that the client has not taken yet; may be returned already
 }
 
@@ -172,17 +173,31 @@ func (c *conn) write(b []byte) (int, error) {
 	if c.written <= freeUnsent {
 		return c.TCPConn.Write(b)
 	}
+	if c.written-len(b) <= freeUnsent {
+		c.began = time.Now()
+	}
 	sent, err := 0, error(nil)
-	for err == nil && sent < len(b) { // a client that takes a step is not the one that has blocked longest
-		c.waits()
-		c.call.Blocked(c.drop)
+	for err == nil && sent < len(b) {
+		if !lags(c.began, c.written-len(b)+sent) {
+			c.waits()
+			c.call.Blocked(c.drop)
+		}
 		n := 0
 		n, err = c.TCPConn.Write(b[sent:min(len(b), sent+step)])
 		sent += n
-		c.call.Busy()
-		c.busy()
 	}
+	c.call.Busy()
+	c.busy()
 	return sent, err
+}
+
+// pace is how many bytes a second a client takes or sends, at least on average, while others wait for the memory
+// that its call holds: the call of a slower one counts as blocked although it gets on.
+const pace = 512 << 10
+
+// lags reports whether n bytes since a time are too few.
+func lags(since time.Time, n int) bool {
+	return time.Since(since) > time.Duration(n)*time.Second/pace+time.Millisecond
 }
 
 const (

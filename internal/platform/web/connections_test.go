@@ -3,11 +3,13 @@ package web
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -180,6 +182,67 @@ func TestUnreadAnswersAreCounted(t *testing.T) {
 		if time.Now().After(until) {
 			t.Fatalf("%d bytes are held after the client has read all", n)
 		}
+	}
+}
+
+// Clients that take an answer, or send a body, in small steps do not keep the memory that others wait for.
+func TestSlowClientsGiveWay(t *testing.T) {
+	for _, body := range []bool{false, true} {
+		t.Run(fmt.Sprint("body ", body), func(t *testing.T) {
+			p := process(t)
+			const one = 16 << 20 // within the share of a network
+			var calls []*budget.Call
+			for {
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				_, call := p.Begin(ctx, fmt.Sprint("slow ", len(calls)))
+				err := call.Hold(ctx, one)
+				cancel()
+				if err != nil {
+					break
+				}
+				calls = append(calls, call)
+			}
+			serving := make(chan struct{})
+			address, _ := serve(t, 2*len(calls), func(w http.ResponseWriter, r *http.Request) {
+				i, _ := strconv.Atoi(r.URL.Path[1:])
+				Serves(r, calls[i])
+				defer Sent(r, calls[i])
+				serving <- struct{}{}
+				if body {
+					b := bodyReader{r: r, conn: connOf(r.Context()), call: calls[i], control: http.NewResponseController(w), began: time.Now()}
+					_, _ = io.Copy(io.Discard, &b)
+				} else {
+					_, _ = w.Write(make([]byte, 8<<20))
+				}
+			})
+			for i := range calls {
+				text := fmt.Sprintf("POST /%d HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", i, 8<<20)
+				if !body {
+					text = strings.Replace(text, fmt.Sprint(8<<20), "0", 1)
+				}
+				c := dial(t, address, 2, text)
+				_ = c.(*net.TCPConn).SetReadBuffer(64 << 10)
+				go func() { // 160 KiB a second
+					for some := make([]byte, 16<<10); ; time.Sleep(100 * time.Millisecond) {
+						err := error(nil)
+						if body {
+							_, err = c.Write(some)
+						} else {
+							_, err = io.ReadFull(c, some)
+						}
+						if err != nil {
+							return
+						}
+					}
+				}()
+				<-serving
+			}
+			ctx, call := p.Begin(t.Context(), "newcomer")
+			defer call.End()
+			if err := call.Hold(ctx, one/2); err != nil {
+				t.Errorf("a newcomer beside slow clients: %v", err)
+			}
+		})
 	}
 }
 
