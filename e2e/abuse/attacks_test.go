@@ -55,6 +55,12 @@ func flood(n int, request func(i int) (method, path, token string, body any), he
 	}
 }
 
+// tool returns the message that calls a tool of /mcp.
+func tool(name string, arguments any) string {
+	text, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": name, "arguments": arguments}})
+	return string(text)
+}
+
 // deep is a text of about 65,000 bytes whose parsed form takes 51 times as much.
 func deep(begin, end string) string {
 	return begin + strings.Repeat(`{"":0},`, 9270) + "0" + end

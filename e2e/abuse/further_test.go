@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -22,11 +21,6 @@ func get(n int, paths ...string) func(*testing.T, *localstack.Stack) func(contex
 	return func(*testing.T, *localstack.Stack) func(context.Context, *crowd) {
 		return flood(n, func(i int) (string, string, string, any) { return "GET", paths[i%len(paths)], "", nil })
 	}
-}
-
-func tool(name string, arguments any) string {
-	text, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": name, "arguments": arguments}})
-	return string(text)
 }
 
 // a large open deal, whose parties have all committed but `missing`.

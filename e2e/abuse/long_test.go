@@ -5,12 +5,67 @@ package abuse
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
+
+func init() { apart = splitCores }
+
+// splitCores leaves half of the cores to this process and the victim's, and gives the others to all processes that this one has
+// started.
+func splitCores(t *testing.T) {
+	var ours, theirs unix.CPUSet
+	cores := runtime.NumCPU()
+	if cores < 2 {
+		return
+	}
+	for i := range cores {
+		if i < cores/2 {
+			theirs.Set(i)
+		} else {
+			ours.Set(i)
+		}
+	}
+	files, err := filepath.Glob("/proc/[0-9]*/task/[0-9]*")
+	e2e.Must(t, err)
+	for _, file := range files {
+		process, _ := strconv.Atoi(strings.Split(file, "/")[2])
+		thread, _ := strconv.Atoi(filepath.Base(file))
+		switch {
+		case process == os.Getpid():
+			e2e.Must(t, unix.SchedSetaffinity(thread, &ours))
+		case descends(process, os.Getpid()):
+			_ = unix.SchedSetaffinity(thread, &theirs) // it may have ended
+		}
+	}
+}
+
+// descends reports whether a process is a child of another, or a child of such a one.
+func descends(process, from int) bool {
+	for process > 1 {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process))
+		_, after, _ := strings.Cut(string(text), ") ")
+		fields := strings.Fields(after)
+		if len(fields) < 2 {
+			return false
+		}
+		if process, _ = strconv.Atoi(fields[1]); process == from {
+			return true
+		}
+	}
+	return false
+}
 
 // TestReviewAtLength runs all attacks of the review from one address, from two and from sixteen.
 func TestReviewAtLength(t *testing.T) {

@@ -12,7 +12,16 @@ import (
 	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
-func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
+func TestMain(m *testing.M) {
+	if os.Getenv(victimEnv) != "" {
+		if err := playVictim(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(e2e.Main(m))
+}
 
 // mostMemory is the limit of deal-api's peak memory in bytes: half of the memory limit in the chart.
 const mostMemory = 512 << 20

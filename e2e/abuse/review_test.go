@@ -26,7 +26,6 @@ const (
 	memoryLimit  = "540MiB"  // GOMEMLIMIT: 90 % of 600 MB
 	mostResident = 600 << 20 // bytes
 	mostUnsent   = 64 << 20  // bytes that the kernel holds for clients of deal-api
-	victimAt     = "127.0.9.9"
 )
 
 // attack prepares deals, and returns what then runs until its context ends.
@@ -67,6 +66,10 @@ func attacked(t *testing.T) *localstack.Stack {
 	return e2e.Own(t, func(o *localstack.Options) { o.Env[localstack.DealAPI] = limits })
 }
 
+// apart moves the servers and this process to cores of their own, so that an attack costs the servers' time alone.
+// It does nothing in `make test`, whose packages share the cores.
+var apart = func(*testing.T) {}
+
 var limits = []string{"GOMEMLIMIT=" + memoryLimit, "FAIRPACT_LOG_LEVEL=error"}
 
 // run runs a prepared attack from some addresses.
@@ -74,14 +77,15 @@ func (a attack) run(t *testing.T, stack *localstack.Stack, attack func(context.C
 	e2e.Must(t, stack.Restart(t.Context(), localstack.DealAPI, limits...))
 	confine(t, stack)
 	v := newVictim(t, stack)
-	quiet := v.play(t.Context(), d/2)
+	apart(t)
+	quiet := v.play(d / 2)
 	ctx, cancel := context.WithTimeout(t.Context(), d+5*time.Second)
 	defer cancel()
 	attackers := newCrowd(t, stack, addresses)
 	var all sync.WaitGroup
 	all.Go(func() { attack(ctx, attackers) })
 	e2e.Pause(ctx, d/4)
-	loud := v.play(ctx, d)
+	loud := v.play(d)
 	unsent := unsentBytes(stack)
 	cancel()
 	all.Wait()
@@ -100,8 +104,8 @@ func (a attack) run(t *testing.T, stack *localstack.Stack, attack func(context.C
 		t.Errorf("the kernel holds %d MB for clients, want at most %d", unsent>>20, mostUnsent>>20)
 	}
 	for i, name := range calls {
-		if loud.refused[i] > 0 {
-			t.Errorf("%s of another address: %d of %d refused (%s), want none", name, loud.refused[i], loud.refused[i]+len(loud.took[i]), loud.why[i])
+		if loud.Refused[i] > 0 {
+			t.Errorf("%s of another address: %d of %d refused (%s), want none", name, loud.Refused[i], loud.Refused[i]+len(loud.Took[i]), loud.Why[i])
 		}
 	}
 }
@@ -169,83 +173,14 @@ func (c *crowd) hold(ctx context.Context, i int, text string) {
 
 // from returns a client with connections of its own from an address.
 func from(t *testing.T, stack *localstack.Stack, address string) *e2e.Client {
+	c := clientFrom(stack.BaseURL(), address)
+	c.T = t
+	t.Cleanup(c.Http.CloseIdleConnections)
+	return c
+}
+
+func clientFrom(base, address string) *e2e.Client {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: 10 * time.Second}
 	transport := &http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: 4096}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &e2e.Client{T: t, Base: stack.BaseURL(), Http: &http.Client{Transport: transport, Timeout: 12 * time.Second}}
-}
-
-var calls = []string{"read", "commit", "reveal", "tool call"}
-
-// victim reads a deal of two parties over REST and MCP, commits and reveals.
-type victim struct {
-	c                    *e2e.Client
-	read, commit, reveal *e2e.CreatedDeal
-	inputs               []e2e.Sealed
-	next                 int
-}
-
-type latencies struct {
-	took    [4][]time.Duration
-	refused [4]int
-	why     [4]string // of the last refusal
-}
-
-func (l *latencies) p50(i int) time.Duration {
-	if len(l.took[i]) == 0 {
-		return 0
-	}
-	return slices.Sorted(slices.Values(l.took[i]))[len(l.took[i])/2]
-}
-
-func (l *latencies) beside(quiet *latencies) (row string) {
-	for i := range calls {
-		row += fmt.Sprintf(" %.1f -> %.0f ms, %d of %d refused |", quiet.p50(i).Seconds()*1e3, l.p50(i).Seconds()*1e3, l.refused[i], l.refused[i]+len(l.took[i]))
-	}
-	return row
-}
-
-const victimParties = 600
-
-func newVictim(t *testing.T, stack *localstack.Stack) *victim {
-	c := from(t, stack, victimAt)
-	round := stack.Chain().RoundAt(time.Now().Add(3*hour).Unix()) + 1
-	v := &victim{c: c, read: c.Create(e2e.SplitBody(hour, 2*hour)), commit: c.Create(e2e.RandomBody(victimParties, round, hour, 2*hour)), reveal: c.Create(e2e.RandomBody(victimParties, round, hour, 2*hour))}
-	for range victimParties {
-		v.inputs = append(v.inputs, e2e.Seal(t, e2e.Body{"nonce": "aa"}))
-	}
-	many(t, c, victimParties, func(i int) (string, string, string, any) {
-		return "POST", v.reveal.Path("/commit"), v.reveal.Tokens[i], v.inputs[i].Act("commit")
-	})
-	return v
-}
-
-func (v *victim) play(ctx context.Context, d time.Duration) *latencies {
-	l := &latencies{}
-	for until := time.Now().Add(d); time.Now().Before(until) && ctx.Err() == nil && v.next < victimParties-1; v.next++ {
-		for i := range calls {
-			method, deal, path, sent := "GET", v.read, "", any(nil)
-			switch i {
-			case 1:
-				method, deal, path, sent = "POST", v.commit, "/commit", v.inputs[v.next].Act("commit")
-			case 2:
-				method, deal, path, sent = "POST", v.reveal, "/reveal", v.inputs[v.next].Act("reveal")
-			}
-			token, url := deal.Tokens[v.next%len(deal.Tokens)], deal.Path(path)
-			if i == 3 {
-				method, url, sent = "POST", "/mcp", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_deal","arguments":{"deal_id":%q,"invite_token":%q}}}`, deal.ID, token)
-			}
-			began := time.Now()
-			// Not ctx: a call that outlives the attack counts with its whole time.
-			a, err := v.c.Try(v.c.T.Context(), method, url, token, sent)
-			if err != nil || a.Status != 200 {
-				l.refused[i]++
-				l.why[i] = fmt.Sprintf("%v %d %.200s after %v", err, a.Status, a.Body, time.Since(began))
-			} else {
-				l.took[i] = append(l.took[i], time.Since(began))
-			}
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	return l
+	return &e2e.Client{Base: base, Http: &http.Client{Transport: transport, Timeout: 12 * time.Second}}
 }

@@ -45,6 +45,11 @@ func (s *Service) CreateKey(ctx context.Context, rec *Record) (NewKey, error) {
 	if err != nil {
 		return key, err
 	}
+	done, err := budget.From(ctx).NewKey(ctx)
+	if err != nil {
+		return key, err
+	}
+	defer done()
 	return key, s.store.InsertKey(ctx, sealing.TokenHash(key.APIKey), replay)
 }
 

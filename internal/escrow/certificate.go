@@ -202,7 +202,7 @@ func (s *Service) Bundle(ctx context.Context, a Access, whole bool) (Bundle, err
 	if err != nil {
 		return Bundle{}, err
 	}
-	if err := a.deal.turn(ctx); err != nil {
+	if err := budget.From(ctx).Turn(ctx); err != nil {
 		return Bundle{}, err
 	}
 	b.Declaration, err = a.deal.Canonical()

@@ -81,7 +81,7 @@ func (s *Service) inspect(ctx context.Context, c *store.Certificate) (inspected,
 	i.add(verification.TreeHeadSignature, err)
 	i.add(verification.MerkleInclusion, err)
 	if len(c.Payload) >= budget.MaxSmall {
-		if err := budget.From(ctx).Turn(ctx); err != nil {
+		if err := budget.From(ctx).Long(ctx); err != nil {
 			return i, err
 		}
 	}

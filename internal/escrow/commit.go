@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/crash"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/deal"
@@ -223,7 +224,7 @@ func (s *Service) Declaration(ctx context.Context, a Access) (Declaration, error
 	if s.options.PublicURL != "" {
 		d.Origin = &s.options.PublicURL
 	}
-	if err := a.deal.turn(ctx); err != nil {
+	if err := budget.From(ctx).Turn(ctx); err != nil {
 		return Declaration{}, err
 	}
 	if d.Declared, err = a.deal.Canonical(); err != nil {

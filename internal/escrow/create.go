@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
@@ -77,15 +78,23 @@ type Invite struct {
 // the idempotency record rec. Only a repeat of the request can return the tokens again, because
 // the deal's rows hold only token hashes.
 func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *Record) (Created, error) {
+	call := budget.From(ctx)
+	if err := call.Turn(ctx); err != nil {
+		return Created{}, err
+	}
 	d, warnings, err := s.declare(p, r)
 	if err != nil {
 		return Created{}, err
 	}
+	call.Rest()
 	done, err := s.charge(ctx, p, r.Units())
 	if err != nil {
 		return Created{}, err
 	}
 	defer done()
+	if err := call.Turn(ctx); err != nil {
+		return Created{}, err
+	}
 	made := Created{d.DealID, deal.Open, make([]Invite, len(r.Labels)), strings.Join(warnings, ". "), r.CommitDeadline, r.RevealDeadline}
 	hashes := make([][]byte, len(r.Labels))
 	for i, label := range r.Labels {
@@ -97,6 +106,7 @@ func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *Reco
 	if err != nil {
 		return Created{}, err
 	}
+	call.Rest()
 	created, err := s.store.CreateDeal(ctx, store.NewDeal{Declaration: d.Declaration, TokenHashes: hashes, Replay: replay})
 	if err != nil {
 		return Created{}, err

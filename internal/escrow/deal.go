@@ -187,14 +187,6 @@ func partyStatus(now *store.Snapshot, party int) deal.Party {
 	return deal.Party{Index: party, Committed: p.Commitment != nil, Revealed: p.Revealed}
 }
 
-// turn waits for a turn at the CPU if the deal is large. The answer gives it back.
-func (d *Deal) turn(ctx context.Context) error {
-	if d.ViewBytes() <= budget.MaxSmall {
-		return nil
-	}
-	return budget.From(ctx).Turn(ctx)
-}
-
 func raise(number *atomic.Int64, to int) {
 	for {
 		old := number.Load()
@@ -255,7 +247,7 @@ func (s *Service) View(ctx context.Context, a Access) (View, error) {
 		return View{}, err
 	}
 	s.learnCertified(ctx, now)
-	return View{a.deal, now, s.rules(a.deal, now).State(), publishedID(now)}, a.deal.turn(ctx)
+	return View{a.deal, now, s.rules(a.deal, now).State(), publishedID(now)}, budget.From(ctx).Turn(ctx)
 }
 
 // manyParties is the number of parties from which a process remembers what the parties have done.

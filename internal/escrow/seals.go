@@ -55,7 +55,7 @@ func (s *Service) attachSeal(ctx context.Context, act *store.Act, a Access, seal
 		return problem.New(problem.InvalidSeal, "this deal takes no seals: %s; leave out seal and reveal by hand", err)
 	}
 	call, chain := budget.From(ctx), s.beacon.Chain()
-	if err := call.Turn(ctx); err != nil { // for the check of a point
+	if err := call.Long(ctx); err != nil { // for the check of a point
 		return err
 	}
 	defer call.Rest()
@@ -118,7 +118,7 @@ func (s *Service) SealOpening(ctx context.Context, a Access, o Opening) (string,
 	if err := hold(ctx, answerCopies*len(text)); err != nil {
 		return "", err
 	}
-	if err := call.Turn(ctx); err != nil {
+	if err := call.Long(ctx); err != nil {
 		return "", err
 	}
 	defer call.Rest()

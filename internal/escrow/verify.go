@@ -144,7 +144,7 @@ type CertificateSummary struct {
 // or the database is out of reach, it returns an error instead of a report.
 func (s *Service) VerifySubmitted(ctx context.Context, document map[string]any, certID string) (SubmittedReport, error) {
 	call := budget.From(ctx)
-	if err := call.Turn(ctx); err != nil {
+	if err := call.Long(ctx); err != nil {
 		return SubmittedReport{}, err
 	}
 	// c is incomplete if the document is not a certificate; verification.Verify says why.
@@ -162,7 +162,7 @@ func (s *Service) VerifySubmitted(ctx context.Context, document map[string]any, 
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return SubmittedReport{}, err
 	}
-	if err := call.Turn(ctx); err != nil {
+	if err := call.Long(ctx); err != nil {
 		return SubmittedReport{}, err
 	}
 	defer call.Rest()

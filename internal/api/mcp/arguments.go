@@ -48,7 +48,6 @@ func parseArguments(ctx context.Context, raw []byte, t tool) (arguments, error) 
 		return nil, err
 	}
 	tree, err := canon.Parse(raw)
-	budget.From(ctx).Rest()
 	if err != nil {
 		return nil, problem.New(problem.InvalidJSON, "the tool's arguments are %s; send one JSON object (I-JSON, integers only)", err)
 	}

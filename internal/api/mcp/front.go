@@ -107,7 +107,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	body, err := web.ReadAll(w, r, maxBody)
 	if err == nil {
-		err = budget.From(r.Context()).Quick(r.Context())
+		err = budget.From(r.Context()).Turn(r.Context())
 	}
 	if err != nil {
 		web.Error(w, err)

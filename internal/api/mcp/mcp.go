@@ -38,7 +38,6 @@ import (
 	"github.com/fairpact/fairpact/internal/api/docs"
 	"github.com/fairpact/fairpact/internal/api/ops"
 	"github.com/fairpact/fairpact/internal/api/wire"
-	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/platform/web"
@@ -149,7 +148,6 @@ func (s *server) handler(t tool) mcp.ToolHandler {
 
 func (s *server) call(ctx context.Context, t tool) (result, error) {
 	info := requestInfoOf(ctx)
-	budget.From(ctx).Rest()
 	args, err := parseArguments(ctx, info.arguments, t)
 	if err != nil {
 		return result{}, err

@@ -147,6 +147,7 @@ func (e *Endpoint[Req, T]) Run(ctx context.Context, s *Services, m *Message) (an
 	if e.unneeded(m, &answer, nil) {
 		return answer, nil
 	}
+	call.Rest()
 	rec, err := s.Guard.Begin(ctx, escrow.KeyedCall{Key: key, Caller: by.credential, Method: m.Method, Path: m.Path, Body: body, Lifetime: e.Lifetime}) // 7
 	if err != nil {
 		return answer, err
@@ -168,6 +169,7 @@ func (e *Endpoint[Req, T]) Run(ctx context.Context, s *Services, m *Message) (an
 	if e.unneeded(m, &answer, &answer.Value) {
 		return answer, nil
 	}
+	_ = call.Turn(ctx) // without one, the answer comes all the same: its effect has happened
 	var value any = answer.Value
 	if e.Encode != nil {
 		if value, err = e.Encode(m, by, answer.Value); err != nil {
@@ -229,6 +231,7 @@ func (e *Endpoint[Req, T]) cost(by Caller, m *Message) int64 {
 
 // Admit takes the steps 3 and 4 of Run.
 func (s *Services) Admit(ctx context.Context, o *Operation, m *Message) (by Caller, err error) {
+	budget.From(ctx).Rest()
 	switch o.Who {
 	case Anyone:
 		return by, nil

@@ -43,7 +43,6 @@ func (o *Operation) Object(ctx context.Context, raw []byte) (map[string]any, err
 		return map[string]any{}, nil
 	}
 	value, err := canon.Parse(raw)
-	budget.From(ctx).Rest()
 	if err != nil {
 		return nil, problem.New(problem.InvalidJSON, "%s; send one JSON object (I-JSON, integers only)", err)
 	}

@@ -113,7 +113,7 @@ func Server(h http.Handler, logger *slog.Logger) *http.Server {
 
 const (
 	maxQuery  = 4 << 10 // bytes: log-server allows a shorter request line than deal-api
-	mostToLog = 64      // connections to log-server for forwarded reads; further reads wait for one
+	mostToLog = 16      // connections to log-server for forwarded reads; further reads wait for one
 )
 
 // logProxy forwards reads of the log to log-server, so that one base URL serves all paths.
@@ -170,7 +170,10 @@ func (a *API) observed(next http.Handler) http.Handler {
 		limited := r.WithContext(ctx)
 		web.Serves(limited, call)
 		defer web.Sent(limited, call)
-		w.Begins = call.Rest
+		if err := call.Turn(ctx); err != nil {
+			web.Error(w, err)
+			return
+		}
 		defer func() { r.Pattern = limited.Pattern }()
 		next.ServeHTTP(w, limited)
 	})

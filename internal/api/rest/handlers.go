@@ -15,7 +15,6 @@ import (
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/escrow/waiting"
-	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -75,11 +74,6 @@ func (a *API) describe(h http.Header, view escrow.View, party int) {
 }
 
 func (a *API) status(w http.ResponseWriter, r *http.Request) {
-	err := budget.From(r.Context()).Quick(r.Context())
-	if err != nil {
-		web.Error(w, err)
-		return
-	}
 	body, err := web.Encode(a.Status())
 	if err != nil {
 		a.fail(w, r, err)

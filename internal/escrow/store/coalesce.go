@@ -26,7 +26,9 @@ const (
 	maxGroupSize = 1 << 20 // maximum bytes of arguments or of answers in one statement; a larger write runs alone
 	// SmallRead is the most bytes that one call reads in a statement that it shares with others. With what
 	// is made from them, they fit into budget.MaxSmall.
-	SmallRead    = 16 << 10
+	SmallRead = 16 << 10
+	// SmallWrite is the most bytes of arguments of a deal that is created in a statement with others: about 400 parties.
+	SmallWrite   = 128 << 10
 	statements   = 2 // maximum number of statements under way at once, not counting large reads, and those that wait for a locked deal
 	slowDeals    = 4 // maximum number of locked deals to wait for at once, each on its own connection
 	groupTimeout = timelimits.Statement

@@ -39,7 +39,12 @@ type Created struct {
 
 // CreateDeal stores a deal and its parties, or returns ErrSecretReplaced.
 func (s *Store) CreateDeal(ctx context.Context, d NewDeal) (Created, error) {
-	created, err := s.creations.do(ctx, d)
+	created, err := Created{}, error(nil)
+	if bytes := d.bytes(); bytes > SmallWrite {
+		created, err = large(ctx, s, bytes, s.create, d)
+	} else {
+		created, err = s.creations.do(ctx, d)
+	}
 	if err == nil && created.SecretReplaced {
 		err = ErrSecretReplaced
 	}
@@ -47,14 +52,19 @@ func (s *Store) CreateDeal(ctx context.Context, d NewDeal) (Created, error) {
 }
 
 func (s *Store) newCreations() *coalescer[NewDeal, Created] {
-	c := &coalescer[NewDeal, Created]{
-		size: func(d NewDeal) int { return len(d.Params) + d.TextBytes() + 300*len(d.Labels) + 72*len(d.SeatKeys) },
-	}
-	c.run = func(ctx context.Context, deals []NewDeal, _ bool) ([]Created, error) {
-		created, _ := s.pool.Query(ctx, sql("create_deal"), creationColumns(deals)...) // CollectRows returns the error
-		return pgx.CollectRows(created, pgx.RowToStructByPos[Created])
-	}
+	c := &coalescer[NewDeal, Created]{size: NewDeal.bytes}
+	c.run = s.create
 	return c.start(s.slots)
+}
+
+// bytes estimates the arguments of create_deal.
+func (d NewDeal) bytes() int {
+	return len(d.Params) + d.TextBytes() + 300*len(d.Labels) + 72*len(d.SeatKeys)
+}
+
+func (s *Store) create(ctx context.Context, deals []NewDeal, _ bool) ([]Created, error) {
+	created, _ := s.pool.Query(ctx, sql("create_deal"), creationColumns(deals)...) // CollectRows returns the error
+	return pgx.CollectRows(created, pgx.RowToStructByPos[Created])
 }
 
 func creationColumns(deals []NewDeal) []any {

@@ -9,7 +9,7 @@ import (
 )
 
 // Call holds the tickets of one call: one for what the call holds until the client took the answer, and
-// a turn at the CPU. A nil *Call has no limits. The methods return problem.Errors.
+// a turn at the CPU, which it gives back before each wait. A nil *Call has no limits. The methods return problem.Errors.
 type Call struct {
 	process *Process
 	network string
@@ -33,6 +33,25 @@ func (p *Process) Begin(ctx context.Context, network string) (context.Context, *
 	}
 	c := &Call{process: p, network: network}
 	return context.WithValue(ctx, callKey{}, c), c
+}
+
+// Turn waits for a turn at the CPU before a call is known. A nil Process has no limits.
+func (p *Process) Turn(network string) (*Ticket, error) {
+	if p == nil {
+		return nil, nil
+	}
+	return p.turns.Take(context.Background(), network, 1)
+}
+
+// Adopt makes a turn that of the call, or returns it if it is another network's. It may be nil.
+func (c *Call) Adopt(turn *Ticket) {
+	switch {
+	case turn == nil:
+	case c == nil || c.network != turn.name:
+		turn.Return()
+	default:
+		c.keep(turn, &c.turn)
+	}
 }
 
 // From returns the call in ctx, or nil.
@@ -66,9 +85,13 @@ func (c *Call) Hold(ctx context.Context, n int64) error {
 	if enough {
 		return nil
 	}
-	if turn != nil { // who has a turn may wait for those who wait for one
-		c.Rest()
+	if held == nil {
+		if t, ok := from.Try(c.network, n); ok {
+			c.keep(t, &c.held)
+			return nil
+		}
 	}
+	c.Rest() // who has a turn may wait for those who wait for one
 	var err error
 	if held != nil && held.budget == c.process.large {
 		if err = held.Grow(ctx, n); err != nil {
@@ -82,17 +105,15 @@ func (c *Call) Hold(ctx context.Context, n int64) error {
 		err = c.take(ctx, from, n, &c.held)
 	}
 	if err == nil && turn != nil {
-		err = c.turnOf(ctx, turn.budget)
+		err = c.take(ctx, turn.budget, 1, &c.turn)
 	}
 	return err
 }
 
-// Parse counts a body that the call holds with its tree, in bytes, before it is parsed. A large one also
-// waits for a turn for the parser.
+// Parse counts a body that the call holds with its tree, in bytes, and waits for a turn, before it is parsed.
 func (c *Call) Parse(ctx context.Context, body int, tree int64) error {
-	n := SmallCall + int64(body) + tree
-	err := c.Hold(ctx, n)
-	if err == nil && n > MaxSmall {
+	err := c.Hold(ctx, SmallCall+int64(body)+tree)
+	if err == nil {
 		err = c.Turn(ctx)
 	}
 	return err
@@ -116,23 +137,28 @@ func (c *Call) memory(n int64) *Budget {
 	return c.process.small[c.of]
 }
 
-// take waits for a ticket, and returns it at once if the call has ended meanwhile.
+// take waits for a ticket.
 func (c *Call) take(ctx context.Context, b *Budget, n int64, to **Ticket) error {
 	t, err := b.Take(ctx, c.network, n)
 	if err != nil {
 		return overloaded(err)
 	}
+	c.keep(t, to)
+	return nil
+}
+
+// keep returns the ticket at once if the call has ended.
+func (c *Call) keep(t *Ticket, to **Ticket) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
 		t.Return()
-		return nil
+		return
 	}
 	*to = t
 	if to == &c.held {
-		c.units = n
+		c.units = t.units
 	}
-	return nil
 }
 
 func overloaded(err error) error {
@@ -159,28 +185,31 @@ func (c *Call) Shrink(n int64) {
 	}
 }
 
-// Turn waits for a turn at the CPU for a long computation. Rest gives it back.
+// Turn waits for a turn at the CPU, unless the call has one. What a call computes that holds more than a
+// small one counts as long.
 func (c *Call) Turn(ctx context.Context) error {
 	if c == nil {
 		return nil
 	}
 	c.mu.Lock()
-	turns := c.process.turns[c.of]
+	has, long := c.turn != nil, c.units > MaxSmall
 	c.mu.Unlock()
-	return c.turnOf(ctx, turns)
+	switch {
+	case long:
+		return c.Long(ctx)
+	case has:
+		return nil
+	}
+	return c.take(ctx, c.process.turns, 1, &c.turn)
 }
 
-// Quick waits for a turn for a call that waits for nothing else before its answer. Rest gives it back.
-func (c *Call) Quick(ctx context.Context) error {
+// Long waits for a turn for a computation of more than a millisecond. It gives back a turn for a shorter one.
+func (c *Call) Long(ctx context.Context) error {
 	if c == nil {
 		return nil
 	}
-	return c.turnOf(ctx, c.process.quick)
-}
-
-func (c *Call) turnOf(ctx context.Context, turns *Budget) error {
 	c.mu.Lock()
-	turn := c.turn
+	turns, turn := c.process.long[c.of], c.turn
 	c.mu.Unlock()
 	if turn != nil && turn.budget == turns {
 		return nil
@@ -207,7 +236,7 @@ func (c *Call) Yield(ctx context.Context) error {
 	return nil
 }
 
-// Rest gives back the turn, for example before a request to another server.
+// Rest gives back the turn. Every wait begins with it: else all others wait, too.
 func (c *Call) Rest() {
 	if c != nil {
 		c.giveBack(&c.turn)
@@ -267,8 +296,15 @@ func (c *Call) Lookup(ctx context.Context) (done func(), err error) {
 	return c.one(ctx, c.process.lookups)
 }
 
-// Read waits for the turn of a large read from the database. One call reads at a time, and the networks
-// take turns.
+// NewKey waits for a turn to store an API key: strangers do not fill the database's connections.
+func (c *Call) NewKey(ctx context.Context) (done func(), err error) {
+	if c == nil {
+		return func() {}, nil
+	}
+	return c.one(ctx, c.process.keys)
+}
+
+// Read waits for the turn of a large statement. One call has it at a time, and the networks take turns.
 func (c *Call) Read(ctx context.Context) (done func(), err error) {
 	if c == nil {
 		return func() {}, nil
@@ -277,6 +313,7 @@ func (c *Call) Read(ctx context.Context) (done func(), err error) {
 }
 
 func (c *Call) one(ctx context.Context, b *Budget) (done func(), err error) {
+	c.Rest()
 	t, err := b.Take(ctx, c.network, 1)
 	if err != nil {
 		return nil, overloaded(err)

@@ -20,13 +20,13 @@ func smallProcess() *Process {
 	of := func(size int64) *Budget { return New(Options{Size: size, Wait: wait}) }
 	return &Process{
 		small: [2]*Budget{of(MaxSmall), of(MaxSmall)}, large: of(2 << 20),
-		turns: [2]*Budget{of(1), of(1)}, quick: of(1), lookups: of(1), reads: of(1),
+		turns: of(1), long: [2]*Budget{of(1), of(1)}, lookups: of(1), keys: of(1), reads: of(1),
 	}
 }
 
 func (p *Process) empty(t *testing.T) {
 	t.Helper()
-	for _, b := range []*Budget{p.small[0], p.small[1], p.large, p.turns[0], p.turns[1], p.quick, p.lookups, p.reads} {
+	for _, b := range []*Budget{p.small[0], p.small[1], p.large, p.turns, p.long[0], p.long[1], p.lookups, p.keys, p.reads} {
 		b.empty(t)
 	}
 }
@@ -64,14 +64,14 @@ func TestCallHoldsWhatItNeeds(t *testing.T) {
 			t.Errorf("holds %d and %d bytes, want %d and %d", party, large, step.party, step.large)
 		}
 	}
-	if p.turns[1].holds() != 1 {
+	if p.long[1].holds() != 1 {
 		t.Error("a large body is parsed without a turn")
 	}
 	if err := c.Hold(ctx, 3<<20); !problem.Is(err, problem.Overloaded) {
 		t.Errorf("more than there is: %v, want OVERLOADED", err)
 	}
 	c.Rest()
-	if p.turns[1].holds() != 0 {
+	if p.long[1].holds() != 0 {
 		t.Error("the call has a turn while it answers")
 	}
 	c.End()
@@ -94,10 +94,10 @@ func TestALargeBodyGrowsBesideStalledOnes(t *testing.T) {
 			stalled.Blocked(func() { go stalled.End() })
 		}
 		ctx, c := p.Begin(t.Context(), "one")
-		if err := errors.Join(c.Hold(ctx, 150<<10), c.Turn(ctx), c.Parse(ctx, 120<<10, 600<<10)); err != nil {
+		if err := errors.Join(c.Hold(ctx, 150<<10), c.Long(ctx), c.Parse(ctx, 120<<10, 600<<10)); err != nil {
 			t.Errorf("a body of 120 KiB beside stalled ones: %v", err)
 		}
-		if p.turns[0].holds() != 1 {
+		if p.long[0].holds() != 1 {
 			t.Error("the call has lost its turn")
 		}
 		c.End()
@@ -207,7 +207,7 @@ func TestTurnsAndLookupsAreWaitedFor(t *testing.T) {
 		p := smallProcess()
 		ctx, c := p.Begin(t.Context(), "a")
 		done, err := c.Lookup(ctx)
-		if err := errors.Join(err, c.Turn(ctx), c.Turn(ctx)); err != nil {
+		if err := errors.Join(err, c.Long(ctx), c.Long(ctx)); err != nil {
 			t.Fatal(err)
 		}
 		_, other := p.Begin(t.Context(), "b")
@@ -215,17 +215,17 @@ func TestTurnsAndLookupsAreWaitedFor(t *testing.T) {
 		if _, err := other.Lookup(ctx); !problem.Is(err, problem.Overloaded) {
 			t.Errorf("a second lookup: %v, want OVERLOADED", err)
 		}
-		if err := other.Turn(ctx); !problem.Is(err, problem.Overloaded) || time.Since(began) != 2*wait {
+		if err := other.Long(ctx); !problem.Is(err, problem.Overloaded) || time.Since(began) != 2*wait {
 			t.Errorf("a second turn: %v after %v, want OVERLOADED after %v", err, time.Since(began), 2*wait)
 		}
 		_, party := p.Begin(t.Context(), "b")
 		party.Party()
-		if err := party.Turn(ctx); err != nil {
+		if err := party.Long(ctx); err != nil {
 			t.Errorf("a party's turn beside a stranger's: %v", err)
 		}
 		var all sync.WaitGroup
 		all.Go(func() {
-			if err := other.Turn(ctx); err != nil {
+			if err := other.Long(ctx); err != nil {
 				t.Error(err)
 			}
 			other.End()
@@ -295,7 +295,7 @@ func TestCallWithoutLimits(t *testing.T) {
 	c.Rest()
 	c.Blocked(nil)
 	done, err := From(ctx).Lookup(ctx)
-	if err := errors.Join(err, c.Hold(ctx, 1<<40), c.Parse(ctx, 1<<40, 1), c.Turn(ctx), c.Yield(ctx), c.Wait(0, nil)(ctx)); err != nil || !c.Busy() {
+	if err := errors.Join(err, c.Hold(ctx, 1<<40), c.Parse(ctx, 1<<40, 1), c.Long(ctx), c.Yield(ctx), c.Wait(0, nil)(ctx)); err != nil || !c.Busy() {
 		t.Error(err)
 	}
 	done()

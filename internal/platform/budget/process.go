@@ -20,12 +20,13 @@ const (
 	// strings take as many bytes as in the text.
 	Object, Value = 350, 100
 
-	smallCalls   = 24 << 20  // least for the small calls of parties, and for those of others
-	largest      = 56 << 20  // a submitted certificate with canon.MaxValues values
-	code         = 64 << 20  // code, stacks and pools
-	caches       = 48 << 20  // of package escrow
-	connection   = 20_000    // buffers and stacks of a connection
-	lookups      = 256       // share a few statements
+	smallCalls   = 24 << 20 // least for the small calls of parties, and for those of others
+	largest      = 56 << 20 // a submitted certificate with canon.MaxValues values
+	code         = 64 << 20 // code, stacks and pools
+	caches       = 48 << 20 // of package escrow
+	connection   = 20_000   // buffers and stacks of a connection
+	lookups      = 256      // share a few statements
+	keys         = 4
 	defaultLimit = 576 << 20 // if the process has no memory limit
 
 	defaultConnections = 8192
@@ -42,10 +43,11 @@ const (
 type Process struct {
 	small   [2]*Budget // bytes of calls that hold at most MaxSmall
 	large   *Budget    // bytes of the others
-	turns   [2]*Budget // computations at the same time
-	quick   *Budget    // calls of strangers that compute little and wait for nothing, at the same time
+	turns   *Budget    // calls that compute at the same time
+	long    [2]*Budget // long computations at the same time
 	lookups *Budget    // lookups of unknown credentials at the same time
-	reads   *Budget    // large reads from the database at the same time
+	keys    *Budget    // new API keys at the same time
+	reads   *Budget    // large statements at the same time
 }
 
 const wait = 5 * time.Second // longest wait for a ticket
@@ -69,10 +71,14 @@ func NewProcess(connections int) (*Process, error) {
 		return nil, fmt.Errorf("the memory limit of %d MiB is too low for %d connections: raise it (or GOMEMLIMIT) by at least %d MiB", limit>>20, connections, (largest-shared)*16/10>>20+1)
 	}
 	of := func(size int64) *Budget { return New(Options{Size: size, Wait: wait}) }
-	turns := max(1, int64(runtime.GOMAXPROCS(0))/2) // half the cores for strangers, half for parties
+	// While all threads of the scheduler compute, Go asks the network for news only every 10 ms. So there is one more
+	// of them than turns, also on one core, which the kernel shares between them.
+	cores := runtime.GOMAXPROCS(0)
+	turns, long := max(1, cores/2), max(1, cores/4)
+	runtime.GOMAXPROCS(max(cores, turns+2*long+1))
 	return &Process{
 		small: [2]*Budget{of(small), of(small)}, large: of(shared),
-		turns: [2]*Budget{of(turns), of(turns)}, quick: of(turns), lookups: of(lookups), reads: of(1),
+		turns: of(int64(turns)), long: [2]*Budget{of(int64(long)), of(int64(long))}, lookups: of(lookups), keys: of(keys), reads: of(1),
 	}, nil
 }
 
@@ -87,7 +93,7 @@ func NewWorker() (*Process, error) {
 		return nil, fmt.Errorf("the memory limit of %d MiB is too low: raise it (or GOMEMLIMIT) by at least %d MiB", limit>>20, (largest-shared)*16/10>>20+1)
 	}
 	of := func(size int64) *Budget { return New(Options{Size: size}) }
-	return &Process{small: [2]*Budget{of(workerSmall), of(0)}, large: of(shared), turns: [2]*Budget{of(1)}, reads: of(1)}, nil
+	return &Process{small: [2]*Budget{of(workerSmall), of(0)}, large: of(shared), turns: of(1), long: [2]*Budget{of(1), of(1)}, reads: of(1)}, nil
 }
 
 // NewLog returns the budgets of log-server, whose calls are small: only answers that clients do not take

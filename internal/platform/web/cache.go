@@ -81,12 +81,7 @@ func Cached(control string, next http.Handler) http.HandlerFunc {
 			return
 		}
 		if control != CachePrivate { // otherwise `next` takes the ticket once it knows the caller
-			call := budget.From(r.Context())
-			err := call.Hold(r.Context(), budget.MaxSmall)
-			if err == nil {
-				err = call.Quick(r.Context())
-			}
-			if err != nil {
+			if err := budget.From(r.Context()).Hold(r.Context(), budget.MaxSmall); err != nil {
 				Error(w, err)
 				return
 			}

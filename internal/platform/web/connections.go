@@ -34,14 +34,15 @@ type Listener struct {
 	net.Listener
 	proxy   func(netip.Addr) bool
 	refused func(net.Conn)
-	open    *budget.Budget // of connections; nil: not bounded
+	open    *budget.Budget  // of connections; nil: not bounded
+	process *budget.Process // grants turns at the CPU to parse headers; may be nil
 }
 
 // NewListener returns a Listener for the server, whose ConnState and ConnContext it sets. If most is 0,
 // connections are not bounded. `proxy`
 // reports whether an address is a proxy, which has no bound of its own; it may be nil. `refused`
 // answers a connection before it is closed, and MUST NOT block.
-func NewListener(l net.Listener, server *http.Server, most int, proxy func(netip.Addr) bool, refused func(net.Conn)) *Listener {
+func NewListener(l net.Listener, server *http.Server, most int, process *budget.Process, proxy func(netip.Addr) bool, refused func(net.Conn)) *Listener {
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
 	server.ConnState = func(c net.Conn, state http.ConnState) {
 		one, ok := c.(*conn)
@@ -50,15 +51,17 @@ func NewListener(l net.Listener, server *http.Server, most int, proxy func(netip
 		}
 		switch state {
 		case http.StateActive:
+			one.lines = -1 // also if the header came behind another request: what is read now is no header
 			one.busy()
 		case http.StateIdle:
 			one.lines, one.text = 0, false
 			one.waits()
 		case http.StateClosed, http.StateHijacked:
+			one.rest()
 			one.leave()
 		}
 	}
-	bounded := &Listener{Listener: l, proxy: proxy, refused: refused}
+	bounded := &Listener{Listener: l, proxy: proxy, refused: refused, process: process}
 	if most > 0 {
 		bounded.open = budget.New(budget.Options{Size: int64(most), Share: 16, Bound: true})
 	}
@@ -73,9 +76,9 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil || !ok {
 			return accepted, err
 		}
-		one := &conn{TCPConn: tcp}
+		one := &conn{TCPConn: tcp, of: l, network: l.network(tcp)}
 		if l.open != nil {
-			if one.ticket, ok = l.open.Try(l.network(tcp), 1); !ok {
+			if one.ticket, ok = l.open.Try(one.network, 1); !ok {
 				l.refused(one)
 				_ = one.Close()
 				continue
@@ -121,11 +124,14 @@ func connOf(ctx context.Context) *conn {
 
 type conn struct {
 	*net.TCPConn
-	ticket *budget.Ticket // nil: not bounded
+	of      *Listener
+	network string
+	ticket  *budget.Ticket // nil: not bounded
 
 	// Only one goroutine at a time uses the fields below: the one that serves the connection, or net/http's that reads ahead.
 	lines   int            // of the header so far; -1: it has ended
 	text    bool           // the last line so far is not empty
+	turn    *budget.Ticket // to parse the header; nil: none
 	call    *budget.Call   // nil: no call is served
 	written int            // bytes since the client had taken nearly all
 	began   time.Time      // when these came to more than freeUnsent
@@ -140,14 +146,27 @@ const (
 
 var errLines = errors.New("too many lines in the header")
 
-// Read counts the lines of a header: net/http takes about a hundred bytes for each, however short it is, so
+// Read waits for a turn at the CPU once some of a header has come.
+//
+// It counts the lines of a header: net/http takes about a hundred bytes for each, however short it is, so
 // a header of 16 KiB could take half a megabyte. A header that begins in the read buffer, behind another
 // request, is not counted up to headerStep.
 func (c *conn) Read(b []byte) (int, error) {
-	if c.lines < 0 && len(b) > readAhead {
+	if c.lines < 0 {
+		if len(b) <= readAhead {
+			b = b[:min(len(b), headerStep)]
+		}
 		return c.TCPConn.Read(b)
 	}
+	c.rest()
 	n, err := c.TCPConn.Read(b[:min(len(b), headerStep)])
+	if n > 0 {
+		var full error
+		if c.turn, full = c.of.process.Turn(c.network); full != nil {
+			c.of.refused(c)
+			return 0, full
+		}
+	}
 	for _, one := range b[:n] {
 		switch {
 		case c.lines < 0:
@@ -167,6 +186,13 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
+func (c *conn) rest() {
+	if c.turn != nil {
+		c.turn.Return()
+		c.turn = nil
+	}
+}
+
 // write lets the budget close the connection while the client does not take an answer.
 func (c *conn) write(b []byte) (int, error) {
 	c.written += len(b)
@@ -176,6 +202,7 @@ func (c *conn) write(b []byte) (int, error) {
 	if c.written-len(b) <= freeUnsent {
 		c.began = time.Now()
 	}
+	c.call.Rest()
 	sent, err := 0, error(nil)
 	for err == nil && sent < len(b) {
 		if !lags(c.began, c.written-len(b)+sent) {
@@ -205,10 +232,12 @@ const (
 	pollUnsent = 100 * time.Millisecond // how often the kernel is asked what is unsent
 )
 
-// Serves says which call a request is, until Sent.
+// Serves says which call a request is, until Sent, and gives it the turn of the header.
 func Serves(r *http.Request, call *budget.Call) {
 	if c := connOf(r.Context()); c != nil {
 		c.call = call
+		call.Adopt(c.turn)
+		c.turn = nil
 	}
 }
 

@@ -26,7 +26,7 @@ func serve(t *testing.T, most int, handler http.HandlerFunc) (address string, op
 		t.Fatal(err)
 	}
 	server := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
-	l := NewListener(inner, server, most, nil, func(c net.Conn) { _ = Refuse(c, problem.New(problem.Overloaded, "full")) })
+	l := NewListener(inner, server, most, nil, nil, func(c net.Conn) { _ = Refuse(c, problem.New(problem.Overloaded, "full")) })
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return inner.Addr().String(), l.open

@@ -111,7 +111,6 @@ func methodName(method string) string {
 type Recorder struct {
 	http.ResponseWriter
 	Status int    // 0: the answer has not begun
-	Begins func() // called when the answer begins; may be nil
 	unread func() // called when the answer begins; nil: the request has no body
 }
 
@@ -119,9 +118,6 @@ type Recorder struct {
 func (r *Recorder) WriteHeader(status int) {
 	if r.Status == 0 {
 		r.Status = status
-		if r.Begins != nil {
-			r.Begins()
-		}
 		if r.unread != nil {
 			r.unread()
 		}
