@@ -21,6 +21,7 @@ const (
 // The errors are problem.Errors.
 func ReadAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	b := bodyReader{r: r, conn: connOf(r.Context()), control: http.NewResponseController(w), began: time.Now()}
+	budget.From(r.Context()).Rest() // reading waits for the client
 	size := r.ContentLength
 	tooLarge := problem.New(problem.BodyTooLarge, "the body is over %d bytes; send a smaller one", limit)
 	if size == 0 {
