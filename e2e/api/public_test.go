@@ -68,8 +68,10 @@ func TestAPublicDealHidesInputs(t *testing.T) {
 	if good, said := e2e.Verifier(t, "--bundle", e2e.File(t, []byte(after.Bundle))); !good {
 		t.Errorf("the independent verifier rejects the public bundle:\n%s", said)
 	}
-	tag := a.Header.Get("ETag")
-	c.Want(304, "GET", "/v1/public/"+d.ID, "", nil, "If-None-Match", tag)
+	e2e.Eventually(t, "a second read of the same answer is 304", e2e.DefaultTimeout, func() bool { // a new tree head changes the bundle
+		_, a = read(c, d.ID)
+		return c.Do("GET", "/v1/public/"+d.ID, "", nil, "If-None-Match", a.Header.Get("ETag")).Status == 304
+	})
 	if a.Header.Get("Access-Control-Allow-Origin") != "*" {
 		t.Errorf("the answer allows the origin %q, want every origin", a.Header.Get("Access-Control-Allow-Origin"))
 	}

@@ -50,7 +50,10 @@ type Process struct {
 	reads   *Budget    // large statements at the same time
 }
 
-const wait = 5 * time.Second // longest wait for a ticket
+const (
+	wait     = 5 * time.Second  // longest wait for a ticket
+	longWait = 20 * time.Second // longest wait for a turn to compute: a call that waits already holds its memory, and would come again
+)
 
 // NewProcess returns the budgets of a process that has at most `connections` connections. They
 // follow from the memory limit of the process (GOMEMLIMIT, or that of its container). NewProcess
@@ -73,12 +76,13 @@ func NewProcess(connections int) (*Process, error) {
 	of := func(size int64) *Budget { return New(Options{Size: size, Wait: wait}) }
 	// While all threads of the scheduler compute, Go asks the network for news only every 10 ms. So there is one more
 	// of them than turns, also on one core, which the kernel shares between them.
+	turnsOf := func(n int) *Budget { return New(Options{Size: int64(n), Wait: longWait}) }
 	cores := runtime.GOMAXPROCS(0)
 	turns, long := max(1, cores/2), max(1, cores/4)
 	runtime.GOMAXPROCS(max(cores, turns+2*long+1))
 	return &Process{
 		small: [2]*Budget{of(small), of(small)}, large: of(shared),
-		turns: of(int64(turns)), long: [2]*Budget{of(int64(long)), of(int64(long))}, lookups: of(lookups), keys: of(keys), reads: of(1),
+		turns: turnsOf(turns), long: [2]*Budget{turnsOf(long), turnsOf(long)}, lookups: of(lookups), keys: of(keys), reads: of(1),
 	}, nil
 }
 
