@@ -22,8 +22,7 @@ import (
 
 func init() { apart = splitCores }
 
-// splitCores leaves half of the cores to this process and the victim's, and gives the others to all processes that this one has
-// started.
+// splitCores moves the servers to one half of the cores. This process and the victim stay on the other half.
 func splitCores(t *testing.T) {
 	var ours, theirs unix.CPUSet
 	cores := runtime.NumCPU()
@@ -51,7 +50,7 @@ func splitCores(t *testing.T) {
 	}
 }
 
-// descends reports whether a process is a child of another, or a child of such a one.
+// descends reports whether a process was started by another, directly or not.
 func descends(process, from int) bool {
 	for process > 1 {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process))

@@ -122,7 +122,7 @@ func playVictim() error {
 				l.Why[i] = fmt.Sprintf("%v %d %.200s after %v", err, a.Status, a.Body, took)
 			}
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // a client that thinks, so that it is no flood itself
 	}
 	return json.NewEncoder(os.Stdout).Encode(l)
 }

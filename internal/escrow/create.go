@@ -86,7 +86,7 @@ func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *Reco
 	if err != nil {
 		return Created{}, err
 	}
-	call.Rest()
+	call.Rest() // charge waits for Redis
 	done, err := s.charge(ctx, p, r.Units())
 	if err != nil {
 		return Created{}, err
@@ -106,7 +106,6 @@ func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *Reco
 	if err != nil {
 		return Created{}, err
 	}
-	call.Rest()
 	created, err := s.store.CreateDeal(ctx, store.NewDeal{Declaration: d.Declaration, TokenHashes: hashes, Replay: replay})
 	if err != nil {
 		return Created{}, err

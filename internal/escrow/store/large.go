@@ -7,9 +7,9 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/budget"
 )
 
-// large runs a read of at most `bytes` bytes as a statement of its own, once the call in ctx holds a
-// ticket for these bytes and has its turn (budget.Call.Read). Large reads do not use the statements of
-// the coalescers, so small reads do not wait for them. The read does not end with ctx: pgx would then
+// large runs a statement that reads or writes at most `bytes` bytes by itself, once the call in ctx holds a
+// ticket for these bytes and has its turn (budget.Call.Read). Large statements do not use those of
+// the coalescers, so small ones do not wait for them. It does not end with ctx: pgx would then
 // close the connection.
 func large[Q, A any](ctx context.Context, s *Store, bytes int, run func(context.Context, []Q, bool) ([]A, error), query Q) (none A, err error) {
 	call := budget.From(ctx)

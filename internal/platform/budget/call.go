@@ -35,12 +35,16 @@ func (p *Process) Begin(ctx context.Context, network string) (context.Context, *
 	return context.WithValue(ctx, callKey{}, c), c
 }
 
-// Turn waits for a turn at the CPU before a call is known. A nil Process has no limits.
+// Turn waits for a turn at the CPU before a call is known, and returns a problem.Error. A nil Process has no limits.
 func (p *Process) Turn(network string) (*Ticket, error) {
 	if p == nil {
 		return nil, nil
 	}
-	return p.turns.Take(context.Background(), network, 1)
+	t, err := p.turns.Take(context.Background(), network, 1)
+	if err != nil {
+		return nil, overloaded(err)
+	}
+	return t, nil
 }
 
 // Adopt makes a turn that of the call, or returns it if it is another network's. It may be nil.
@@ -236,7 +240,8 @@ func (c *Call) Yield(ctx context.Context) error {
 	return nil
 }
 
-// Rest gives back the turn. Every wait begins with it: else all others wait, too.
+// Rest gives back the turn. Every wait begins with it, else all others wait, too: the statements of the database and ReadAll of package
+// web do so, any other wait must.
 func (c *Call) Rest() {
 	if c != nil {
 		c.giveBack(&c.turn)

@@ -20,13 +20,13 @@ const (
 	// strings take as many bytes as in the text.
 	Object, Value = 350, 100
 
-	smallCalls   = 24 << 20 // least for the small calls of parties, and for those of others
-	largest      = 56 << 20 // a submitted certificate with canon.MaxValues values
-	code         = 64 << 20 // code, stacks and pools
-	caches       = 48 << 20 // of package escrow
-	connection   = 20_000   // buffers and stacks of a connection
-	lookups      = 256      // share a few statements
-	keys         = 4
+	smallCalls   = 24 << 20  // least for the small calls of parties, and for those of others
+	largest      = 56 << 20  // a submitted certificate with canon.MaxValues values
+	code         = 64 << 20  // code, stacks and pools
+	caches       = 48 << 20  // of package escrow
+	connection   = 20_000    // buffers and stacks of a connection
+	lookups      = 256       // share a few statements
+	keys         = 4         // of the connections to the database
 	defaultLimit = 576 << 20 // if the process has no memory limit
 
 	defaultConnections = 8192
@@ -57,7 +57,7 @@ const (
 
 // NewProcess returns the budgets of a process that has at most `connections` connections. They
 // follow from the memory limit of the process (GOMEMLIMIT, or that of its container). NewProcess
-// fails if the limit is too low for the largest call.
+// fails if the limit is too low for the largest call. It raises GOMAXPROCS on a small machine.
 func NewProcess(connections int) (*Process, error) {
 	if connections <= 0 { // not bounded
 		connections = defaultConnections

@@ -168,6 +168,7 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 		return nil
 	}
 	config.ConnConfig.OnNotice = breakUnreplicated
+	config.ConnConfig.Tracer = waits{}
 	if telemetry.Traced() {
 		config.ConnConfig.Tracer = tracer{otelpgx.NewTracer(otelpgx.WithDisableConnectionDetailsInAttributes(), otelpgx.WithDisableAcquireTracer())}
 	}

@@ -13,10 +13,31 @@ import (
 	"github.com/jackc/puddle/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 )
 
-// tracer records a span for each statement that runs inside another span. The span omits the
+// waits gives back the turn at the CPU of a call that waits for the database.
+type waits struct{}
+
+// TraceAcquireStart implements pgxpool.AcquireTracer.
+func (waits) TraceAcquireStart(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireStartData) context.Context {
+	budget.From(ctx).Rest()
+	return ctx
+}
+
+// TraceAcquireEnd implements pgxpool.AcquireTracer.
+func (waits) TraceAcquireEnd(context.Context, *pgxpool.Pool, pgxpool.TraceAcquireEndData) {}
+
+// TraceQueryStart implements pgx.QueryTracer.
+func (waits) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+// TraceQueryEnd implements pgx.QueryTracer.
+func (waits) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// tracer is waits that also records a span for each statement that runs inside another span. The span omits the
 // parameters, because they contain inputs and hashes. For a failed statement, the span shows
 // the SQLSTATE but not the message.
 type tracer struct{ *otelpgx.Tracer }
@@ -50,6 +71,14 @@ func (f failure) As(target any) bool {
 	}
 	return ok
 }
+
+// TraceAcquireStart implements pgxpool.AcquireTracer.
+func (t tracer) TraceAcquireStart(ctx context.Context, pool *pgxpool.Pool, data pgxpool.TraceAcquireStartData) context.Context {
+	return waits{}.TraceAcquireStart(ctx, pool, data)
+}
+
+// TraceAcquireEnd implements pgxpool.AcquireTracer.
+func (t tracer) TraceAcquireEnd(context.Context, *pgxpool.Pool, pgxpool.TraceAcquireEndData) {}
 
 func (t tracer) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
 	data.Err = redacted(data.Err)

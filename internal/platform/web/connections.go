@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/caller"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 const (
@@ -39,7 +40,8 @@ type Listener struct {
 }
 
 // NewListener returns a Listener for the server, whose ConnState and ConnContext it sets. If most is 0,
-// connections are not bounded. `proxy`
+// connections are not bounded. `process` grants turns
+// at the CPU to parse headers, and may be nil. `proxy`
 // reports whether an address is a proxy, which has no bound of its own; it may be nil. `refused`
 // answers a connection before it is closed, and MUST NOT block.
 func NewListener(l net.Listener, server *http.Server, most int, process *budget.Process, proxy func(netip.Addr) bool, refused func(net.Conn)) *Listener {
@@ -163,7 +165,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	if n > 0 {
 		var full error
 		if c.turn, full = c.of.process.Turn(c.network); full != nil {
-			c.of.refused(c)
+			_ = Refuse(c.TCPConn, problem.From(full))
 			return 0, full
 		}
 	}

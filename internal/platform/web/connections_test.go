@@ -21,12 +21,17 @@ import (
 // serve serves a handler with at most `most` connections.
 func serve(t *testing.T, most int, handler http.HandlerFunc) (address string, open *budget.Budget) {
 	t.Helper()
+	return serveWith(t, most, nil, handler)
+}
+
+func serveWith(t *testing.T, most int, p *budget.Process, handler http.HandlerFunc) (address string, open *budget.Budget) {
+	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
-	l := NewListener(inner, server, most, nil, nil, func(c net.Conn) { _ = Refuse(c, problem.New(problem.Overloaded, "full")) })
+	l := NewListener(inner, server, most, p, nil, func(c net.Conn) { _ = Refuse(c, problem.New(problem.Overloaded, "full")) })
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return inner.Addr().String(), l.open
@@ -241,6 +246,54 @@ func TestSlowClientsGiveWay(t *testing.T) {
 			defer call.End()
 			if err := call.Hold(ctx, one/2); err != nil {
 				t.Errorf("a newcomer beside slow clients: %v", err)
+			}
+		})
+	}
+}
+
+// Clients that stop in a header, a body or an answer, and pipelined requests, keep no turn at the CPU.
+func TestTurnsAreGivenBack(t *testing.T) {
+	for name, sent := range map[string]string{
+		"half a header":      "GET / HTTP/1.1\r\nHost: ",
+		"half a body":        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf",
+		"half a large body":  "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 90000\r\n\r\nhalf",
+		"pipelined requests": strings.Repeat(get, 20_000),
+		"an unread answer":   "GET /large HTTP/1.1\r\nHost: a\r\n\r\n",
+		"no header":          "\r\n \r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := process(t)
+			address, _ := serveWith(t, 100, p, func(w http.ResponseWriter, r *http.Request) {
+				ctx, call := p.Begin(r.Context(), "127.0.0.2")
+				r = r.WithContext(ctx)
+				Serves(r, call)
+				defer Sent(r, call)
+				if err := call.Turn(ctx); err != nil {
+					t.Error(err)
+				}
+				if r.Method == "POST" {
+					_, _ = ReadAll(w, r, 1<<20)
+				}
+				call.Rest() // as an operation does before it waits
+				if err := call.Turn(ctx); err != nil {
+					t.Error(err)
+				}
+				if r.URL.Path == "/large" {
+					_, _ = w.Write(make([]byte, 64<<20))
+				}
+			})
+			for range 20 {
+				c := dial(t, address, 2, "")
+				go func() { _, _ = io.WriteString(c, sent) }()
+				if strings.Count(sent, get) > 1 {
+					go func() { _, _ = io.Copy(io.Discard, c) }()
+				}
+			}
+			for i := range 20 {
+				began := time.Now()
+				if got := status(dial(t, address, byte(10+i), get)); got != 200 || time.Since(began) > 4*time.Second {
+					t.Errorf("another client: status %d after %v, want 200 at once", got, time.Since(began))
+				}
 			}
 		})
 	}
