@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/crash"
 	"github.com/fairpact/fairpact/internal/rules/drand"
 )
@@ -100,6 +101,7 @@ func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
 	if err := ctx.Err(); err != nil {
 		return Round{}, fmt.Errorf("beacon round %d: %w", round, err)
 	}
+	budget.From(ctx).Rest()
 	shared := context.WithoutCancel(ctx)
 	answer := c.flight.DoChan(strconv.FormatInt(round, 10), func() (any, error) {
 		// Another call may have cached the round since the first look-up.

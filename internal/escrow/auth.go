@@ -229,6 +229,7 @@ func (s *Service) charge(ctx context.Context, p Principal, units int) (done func
 		return func() {}, nil
 	}
 	units = min(units, most) // so that an API key without open deals can create one deal of any size
+	budget.From(ctx).Rest()  // the count happens under the lock
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	full := a.open+units > most

@@ -178,7 +178,6 @@ func (s *Service) Bundle(ctx context.Context, a Access, whole bool) (Bundle, err
 		return Bundle{}, err
 	}
 	b := Bundle{Issued: issued, Keys: s.keys.Published()}
-	budget.From(ctx).Rest()
 	if b.TLogProof, err = s.log.TLogProof(ctx, certificate.Entry(issued.Payload), issued.Proof.LeafIndex, false); err != nil {
 		return Bundle{}, logTrouble(err)
 	}

@@ -40,7 +40,7 @@ func (s *Service) closeCommits(ctx context.Context, d *Deal) error {
 	if err := hold(ctx, store.ClosingParty*len(d.Labels)); err != nil {
 		return err
 	}
-	_, err, _ := s.issues.Do("closing "+d.DealID, func() (any, error) {
+	_, err := once(ctx, &s.issues, "closing "+d.DealID, func() (any, error) {
 		stored, err := s.store.Closing(ctx, d.DealID, len(d.Labels))
 		if err != nil || stored.Leaf != nil {
 			return nil, err

@@ -86,7 +86,6 @@ func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *Reco
 	if err != nil {
 		return Created{}, err
 	}
-	call.Rest() // charge waits for Redis
 	done, err := s.charge(ctx, p, r.Units())
 	if err != nil {
 		return Created{}, err

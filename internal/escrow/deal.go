@@ -57,7 +57,7 @@ func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
 		return d, nil
 	}
 	// Concurrent calls share one read of the declaration, because it can have 10,000 labels.
-	loaded, err, _ := s.loads.Do(dealID, func() (any, error) {
+	loaded, err := once(ctx, &s.loads, dealID, func() (any, error) {
 		ctx, cancel := detached(ctx)
 		defer cancel()
 		declaration, err := s.store.Declaration(ctx, dealID)
@@ -161,7 +161,7 @@ func (s *Service) learnCertified(ctx context.Context, now *store.Snapshot) {
 	if s.log.Certified() <= s.certified.Load() || s.options.ReadOnly {
 		return
 	}
-	_, _, _ = s.loads.Do("certified", func() (any, error) {
+	_, _ = once(ctx, &s.loads, "certified", func() (any, error) {
 		ctx, cancel := detached(ctx)
 		defer cancel()
 		size := s.log.Certified()
@@ -238,7 +238,6 @@ func (v View) Tag(make func() string) string {
 
 // View takes the steps that are due, and returns the deal.
 func (s *Service) View(ctx context.Context, a Access) (View, error) {
-	budget.From(ctx).Rest()
 	if err := hold(ctx, a.deal.ViewBytes()); err != nil {
 		return View{}, err
 	}

@@ -25,7 +25,7 @@ var errDealChanged = errors.New("the deal changed while its ending was computed"
 // step share one run, with the first caller's snapshot. An old snapshot is safe: store.End writes
 // nothing if the deal has changed since.
 func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *store.Snapshot) (*store.Snapshot, error) {
-	after, err, _ := s.steps.Do(fmt.Sprint(d.DealID, " ", step), func() (any, error) {
+	after, err := once(ctx, &s.steps, fmt.Sprint(d.DealID, " ", step), func() (any, error) {
 		ctx, cancel := detached(ctx)
 		defer cancel()
 		var drawn *algorithm.Beacon

@@ -68,6 +68,7 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/escrow/waiting"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/database"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/platform/timelimits"
@@ -225,6 +226,13 @@ func (s *Service) forget() {
 // an accepted action.
 func detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), timelimits.Step)
+}
+
+// once is singleflight's Do for a call, which has no turn at the CPU while it waits for another one.
+func once(ctx context.Context, of *singleflight.Group, key string, do func() (any, error)) (any, error) {
+	budget.From(ctx).Rest()
+	answer, err, _ := of.Do(key, do)
+	return answer, err
 }
 
 // overhead is the approximate size, in bytes, of the list and map nodes of an entry.

@@ -53,7 +53,7 @@ func (s *Service) tryIssue(ctx context.Context, c *store.Certificate) error {
 // after that certificate was issued. Then issueCertificate returns translog.ErrTagTaken, and an
 // operator must store the certificate that the log has (Adopt).
 func (s *Service) issueCertificate(ctx context.Context, c *store.Certificate) error {
-	_, err, _ := s.issues.Do(c.CertID, func() (any, error) {
+	_, err := once(ctx, &s.issues, c.CertID, func() (any, error) {
 		if known, ok := s.contradicted.Get(c.DealID); ok && known.certID == c.CertID {
 			return nil, known.err
 		}

@@ -43,7 +43,7 @@ var opening = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 // published, openSeals returns BEACON_NOT_READY, BEACON_UNAVAILABLE or beacon.ErrBusy. If a seal cannot be decrypted
 // under the server secrets, openSeals returns errInputLost and marks nothing.
 func (s *Service) openSeals(ctx context.Context, d *Deal) error {
-	_, err, _ := s.steps.Do(d.DealID+" seals", func() (any, error) {
+	_, err := once(ctx, &s.steps, d.DealID+" seals", func() (any, error) {
 		ctx, cancel := detached(ctx)
 		defer cancel()
 		return nil, s.openBatch(ctx, d)

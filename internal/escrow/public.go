@@ -33,7 +33,7 @@ func (s *Service) Public(ctx context.Context, dealID string, render func(View, *
 		return nil, err
 	}
 	budget.From(ctx).Shrink(0) // while another caller makes the answer
-	body, err, _ := s.loads.Do("public "+dealID, func() (any, error) {
+	body, err := once(ctx, &s.loads, "public "+dealID, func() (any, error) {
 		ctx, cancel := detached(ctx)
 		defer cancel()
 		view, bundle, err := s.audience(ctx, dealID)

@@ -58,7 +58,6 @@ func (s *Service) attachSeal(ctx context.Context, act *store.Act, a Access, seal
 	if err := call.Long(ctx); err != nil { // for the check of a point
 		return err
 	}
-	defer call.Rest()
 	if _, err := timelock.Check(chain, seal, round, maxSeal(a.deal.inputLimit())); err != nil {
 		return problem.New(problem.InvalidSeal, "%s. Nothing is committed: seal for round %d of beacon chain %s, or leave out seal and reveal by hand", err, round, chain.Hash)
 	}
@@ -121,7 +120,6 @@ func (s *Service) SealOpening(ctx context.Context, a Access, o Opening) (string,
 	if err := call.Long(ctx); err != nil {
 		return "", err
 	}
-	defer call.Rest()
 	return timelock.Seal(s.beacon.Chain(), round, text, random), nil
 }
 

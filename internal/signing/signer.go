@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/rules/keys"
@@ -158,6 +159,7 @@ func (s *Signer) Close() error {
 //
 // Any other error means that the provider refused, or that the Signer is closed.
 func (s *Signer) Sign(ctx context.Context, digest [32]byte) (string, error) {
+	budget.From(ctx).Rest()
 	ctx, span := tracer.Start(ctx, "sign", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attribute.String("fairpact.key_provider", s.scheme)))
 	defer span.End()
 	signature, err := s.signRetrying(ctx, digest)

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/fairpact/fairpact/internal/platform/batch"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
@@ -219,6 +220,7 @@ func (c *Client) get(ctx context.Context, path string, query url.Values, into an
 var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/translog")
 
 func (c *Client) do(request *http.Request, into any) error {
+	budget.From(request.Context()).Rest()
 	ctx, span := tracer.Start(request.Context(), request.Method+" "+request.URL.Path, trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
 	telemetry.Propagate(ctx, request.Header)
@@ -289,6 +291,7 @@ func (c *Client) LearnCertified(ctx context.Context) {
 	if !due() {
 		return
 	}
+	budget.From(ctx).Rest()
 	_, _, _ = c.certified.asking.Do("", func() (any, error) {
 		if !due() {
 			return nil, nil

@@ -147,7 +147,6 @@ func (e *Endpoint[Req, T]) Run(ctx context.Context, s *Services, m *Message) (an
 	if e.unneeded(m, &answer, nil) {
 		return answer, nil
 	}
-	call.Rest()
 	rec, err := s.Guard.Begin(ctx, escrow.KeyedCall{Key: key, Caller: by.credential, Method: m.Method, Path: m.Path, Body: body, Lifetime: e.Lifetime}) // 7
 	if err != nil {
 		return answer, err
@@ -231,7 +230,6 @@ func (e *Endpoint[Req, T]) cost(by Caller, m *Message) int64 {
 
 // Admit takes the steps 3 and 4 of Run.
 func (s *Services) Admit(ctx context.Context, o *Operation, m *Message) (by Caller, err error) {
-	budget.From(ctx).Rest()
 	switch o.Who {
 	case Anyone:
 		return by, nil

@@ -17,7 +17,6 @@ import (
 	"go.opentelemetry.io/otel"
 
 	"github.com/fairpact/fairpact/internal/platform/batch"
-	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
@@ -115,7 +114,6 @@ func (c *coalescer[Q, A]) close() {
 
 // do waits for the answer of a statement. If ctx ends first, the call may still take effect.
 func (c *coalescer[Q, A]) do(ctx context.Context, query Q) (A, error) {
-	budget.From(ctx).Rest()
 	ctx, span := tracer.Start(ctx, "grouped statement")
 	defer span.End()
 	began := time.Now()

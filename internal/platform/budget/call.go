@@ -222,6 +222,13 @@ func (c *Call) Long(ctx context.Context) error {
 	return c.take(ctx, turns, 1, &c.turn)
 }
 
+// HasTurn reports whether the call has a turn.
+func (c *Call) HasTurn() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.turn != nil
+}
+
 // Yield passes the turn to others that wait for one. Long computations call it every few
 // milliseconds.
 func (c *Call) Yield(ctx context.Context) error {
@@ -240,8 +247,8 @@ func (c *Call) Yield(ctx context.Context) error {
 	return nil
 }
 
-// Rest gives back the turn. Every wait begins with it, else all others wait, too: the statements of the database and ReadAll of package
-// web do so, any other wait must.
+// Rest gives back the turn. Every wait begins with it, else all others wait, too. What waits by itself calls Rest: statements, Redis,
+// requests to the log, the beacon and the KMS, ReadAll of package web, and the other methods of a Call that wait.
 func (c *Call) Rest() {
 	if c != nil {
 		c.giveBack(&c.turn)

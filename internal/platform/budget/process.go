@@ -57,7 +57,7 @@ const (
 
 // NewProcess returns the budgets of a process that has at most `connections` connections. They
 // follow from the memory limit of the process (GOMEMLIMIT, or that of its container). NewProcess
-// fails if the limit is too low for the largest call. It raises GOMAXPROCS on a small machine.
+// fails if the limit is too low for the largest call. It raises GOMAXPROCS.
 func NewProcess(connections int) (*Process, error) {
 	if connections <= 0 { // not bounded
 		connections = defaultConnections
@@ -75,14 +75,14 @@ func NewProcess(connections int) (*Process, error) {
 	}
 	of := func(size int64) *Budget { return New(Options{Size: size, Wait: wait}) }
 	// While all threads of the scheduler compute, Go asks the network for news only every 10 ms. So there is one more
-	// of them than turns, also on one core, which the kernel shares between them.
+	// of them than turns, and the kernel shares the cores between them.
 	turnsOf := func(n int) *Budget { return New(Options{Size: int64(n), Wait: longWait}) }
 	cores := runtime.GOMAXPROCS(0)
-	turns, long := max(1, cores/2), max(1, cores/4)
-	runtime.GOMAXPROCS(max(cores, turns+2*long+1))
+	long := max(1, cores/4)
+	runtime.GOMAXPROCS(cores + 2*long + 1)
 	return &Process{
 		small: [2]*Budget{of(small), of(small)}, large: of(shared),
-		turns: turnsOf(turns), long: [2]*Budget{turnsOf(long), turnsOf(long)}, lookups: of(lookups), keys: of(keys), reads: of(1),
+		turns: turnsOf(cores), long: [2]*Budget{turnsOf(long), turnsOf(long)}, lookups: of(lookups), keys: of(keys), reads: of(1),
 	}, nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/time/rate"
 
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 )
 
@@ -54,6 +55,7 @@ func Open(url string) (*Redis, error) {
 	if err != nil {
 		return nil, errors.New("REDIS_URL is malformed (not shown, because it may contain a password): set the redis:// or rediss:// URL of one server, of Sentinels (?master_name=NAME) or of a cluster (?cluster=true)")
 	}
+	client.AddHook(rests{})
 	local, _ := lru.New[string, *rate.Limiter](maxLocal) // fails only for a size below 1
 	r := &Redis{
 		client: client, limiter: redis_rate.NewLimiter(client), local: local, timeout: timeout,
@@ -64,6 +66,28 @@ func Open(url string) (*Redis, error) {
 	r.loops.Go(func() { telemetry.WatchServer(running, "Redis", reachable, r.Ping) })
 	r.loops.Go(func() { r.announce(running) })
 	return r, nil
+}
+
+// rests gives back the turn at the CPU of a call that waits for Redis.
+type rests struct{}
+
+// DialHook implements redis.Hook.
+func (rests) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (rests) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		budget.From(ctx).Rest()
+		return next(ctx, command)
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (rests) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		budget.From(ctx).Rest()
+		return next(ctx, commands)
+	}
 }
 
 // LogTo makes go-redis log to the logger. The messages contain no Redis keys or values.

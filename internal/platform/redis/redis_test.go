@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/dev/localservers/servertest"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 )
 
 func TestOnlyTheOwnerUnlocks(t *testing.T) {
@@ -99,5 +100,30 @@ func TestOpenHidesTheURL(t *testing.T) {
 		} else if strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("the error shows the password, want it hidden: %v", err)
 		}
+	}
+}
+
+// A call that waits for Redis has given back its turn at the CPU.
+func TestCommandsGiveBackTheTurn(t *testing.T) {
+	r := open(t, servertest.Redis(t))
+	p, err := budget.NewProcess(10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, command := range map[string]func(context.Context){
+		"lock":  func(ctx context.Context) { r.Lock(ctx, "turn", time.Second) },
+		"limit": func(ctx context.Context) { r.Allow(ctx, "turn", 1, time.Second, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, call := p.Begin(bounded(t), "caller")
+			defer call.End()
+			if err := call.Turn(ctx); err != nil || !call.HasTurn() {
+				t.Fatal("the call has no turn: ", err)
+			}
+			command(ctx)
+			if call.HasTurn() {
+				t.Error("the call has a turn after the command, want none")
+			}
+		})
 	}
 }
