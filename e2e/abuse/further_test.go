@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"strings"
 	"sync"
@@ -169,10 +170,36 @@ var further = []attack{
 			return "POST", "/v1/deals", keys[i%16], e2e.SplitBody(hour, 2*hour)
 		})
 	}},
+	{"u seals of 1,000 parties, 64 connections", func(t *testing.T, stack *localstack.Stack) func(context.Context, *crowd) {
+		c := e2e.NewClient(t, stack.BaseURL())
+		by := e2e.After(hour)
+		d := c.Create(e2e.Timed(e2e.Retained(e2e.RandomBody(1000, stack.Chain().RoundAt(by+7200)+1, 0, 0), "open", "standard"), by, by+3600))
+		many(t, c, len(d.Tokens), func(i int) (string, string, string, any) {
+			return "POST", d.Path("/commit"), d.Tokens[i], e2e.Seal(t, e2e.Body{"nonce": "aa"}).Timelocked(stack.Chain(), d, i, by)
+		})
+		return flood(64, func(i int) (string, string, string, any) { return "GET", d.Path("/seals"), d.Tokens[i], nil })
+	}},
+	{"v public view of a large deal, 64 connections", func(t *testing.T, stack *localstack.Stack) func(context.Context, *crowd) {
+		body := largeBody(stack, hour/2)
+		body["audience"] = "public"
+		d := e2e.NewClient(t, stack.BaseURL()).Create(body)
+		return flood(64, func(int) (string, string, string, any) { return "GET", "/v1/public/" + d.ID, "", nil })
+	}},
+	{"w unknown public deals, 300 connections", func(*testing.T, *localstack.Stack) func(context.Context, *crowd) {
+		return flood(300, func(int) (string, string, string, any) { return "GET", "/v1/public/d_" + rand.Text()[:22], "", nil })
+	}},
+	{"x HEAD of bundles, seals and inputs with If-None-Match, 128 connections", func(t *testing.T, stack *localstack.Stack) func(context.Context, *crowd) {
+		d := largeDeals(t, stack, 1)[0]
+		paths := []string{"/bundle", "/inputs", "/certificate", "/declaration"}
+		return flood(128, func(i int) (string, string, string, any) {
+			return "HEAD", d.Path(paths[i%len(paths)]), d.Tokens[0], nil
+		}, "If-None-Match", `"AAAAAAAAAAAAAAAAAAAAAAAA"`)
+	}},
 }
 
 // TestFurtherAttacks runs attacks that are not in the review.
 func TestFurtherAttacks(t *testing.T) {
+	withoutAutogroup(t)
 	stack := attacked(t)
 	for _, a := range further {
 		t.Run(a.name, func(t *testing.T) { a.run(t, stack, a.prepare(t, stack), 1, 4*time.Second) })

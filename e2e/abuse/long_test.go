@@ -50,6 +50,19 @@ func splitCores(t *testing.T) {
 	}
 }
 
+// withoutAutogroup makes the kernel share a core between threads instead of sessions, as it does in a container, for the processes that
+// start before the test ends. Each backend of Postgres is a session of its own, and beside a process that wakes often it
+// could wait for the core half a second at a time.
+func withoutAutogroup(t *testing.T) {
+	const file = "/proc/sys/kernel/sched_autogroup_enabled"
+	before, err := os.ReadFile(file)
+	if err != nil || os.WriteFile(file, []byte("0"), 0o600) != nil {
+		t.Logf("%s cannot be set: latencies of seconds may be the machine's", file)
+		return
+	}
+	t.Cleanup(func() { _ = os.WriteFile(file, before, 0o600) })
+}
+
 // descends reports whether a process was started by another, directly or not.
 func descends(process, from int) bool {
 	for process > 1 {
@@ -68,6 +81,7 @@ func descends(process, from int) bool {
 
 // TestReviewAtLength runs all attacks of the review from one address, from two and from sixteen.
 func TestReviewAtLength(t *testing.T) {
+	withoutAutogroup(t)
 	stack := attacked(t)
 	for _, a := range append(cheap, []attack{
 		{"2a HEAD verify of large certificates", headCertificates},

@@ -45,7 +45,7 @@ func (s *Service) CreateKey(ctx context.Context, rec *Record) (NewKey, error) {
 	if err != nil {
 		return key, err
 	}
-	done, err := budget.From(ctx).NewKey(ctx)
+	done, err := budget.From(ctx).One(ctx, budget.NewKey)
 	if err != nil {
 		return key, err
 	}
@@ -62,7 +62,7 @@ func (s *Service) Authenticate(ctx context.Context, credential string) (Principa
 		if a, ok := s.apiKeys.Get(hash(sum)); ok {
 			return Principal{keyHash: sum, account: a}, nil
 		}
-		done, err := budget.From(ctx).Lookup(ctx)
+		done, err := budget.From(ctx).One(ctx, budget.Lookup)
 		if err != nil {
 			return Principal{}, err
 		}
@@ -102,7 +102,7 @@ func (s *Service) seatOf(ctx context.Context, tokenHash []byte) (seat, error) {
 	if at, ok := s.tokens.Get(hash(tokenHash)); ok {
 		return at, nil
 	}
-	done, err := budget.From(ctx).Lookup(ctx)
+	done, err := budget.From(ctx).One(ctx, budget.Lookup)
 	if err != nil {
 		return seat{}, err
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // large runs a statement that reads or writes at most `bytes` bytes by itself, once the call in ctx holds a
-// ticket for these bytes and has its turn (budget.Call.Read). Large statements do not use those of
+// ticket for these bytes and has its turn (budget.LargeStatement). Large statements do not use those of
 // the coalescers, so small ones do not wait for them. It does not end with ctx: pgx would then
 // close the connection.
 func large[Q, A any](ctx context.Context, s *Store, bytes int, run func(context.Context, []Q, bool) ([]A, error), query Q) (none A, err error) {
@@ -16,7 +16,7 @@ func large[Q, A any](ctx context.Context, s *Store, bytes int, run func(context.
 	if err := call.Hold(ctx, int64(bytes)); err != nil {
 		return none, err
 	}
-	done, err := call.Read(ctx)
+	done, err := call.One(ctx, budget.LargeStatement)
 	if err != nil {
 		return none, err
 	}

@@ -19,7 +19,6 @@ type Call struct {
 	of    int // 1: a call of a party
 	ended bool
 	held  *Ticket
-	units int64 // of held, so that Hold and Shrink rarely lock the budget
 	turn  *Ticket
 }
 
@@ -81,12 +80,8 @@ func (c *Call) Hold(ctx context.Context, n int64) error {
 	}
 	c.mu.Lock()
 	held, from, turn := c.held, c.memory(n), c.turn
-	enough := held != nil && (c.units >= n || held.budget == from && held.TryGrow(n))
-	if enough {
-		c.units = max(c.units, n)
-	}
 	c.mu.Unlock()
-	if enough {
+	if held != nil && (held.Units() >= n || held.budget == from && held.TryGrow(n)) {
 		return nil
 	}
 	if held == nil {
@@ -101,9 +96,6 @@ func (c *Call) Hold(ctx context.Context, n int64) error {
 		if err = held.Grow(ctx, n); err != nil {
 			return overloaded(err)
 		}
-		c.mu.Lock()
-		c.units = max(c.units, n)
-		c.mu.Unlock()
 	} else {
 		c.giveBack(&c.held)
 		err = c.take(ctx, from, n, &c.held)
@@ -125,12 +117,8 @@ func (c *Call) Parse(ctx context.Context, body int, tree int64) error {
 
 // Large reports whether the call holds more than a small one. It MUST NOT wait for another call then.
 func (c *Call) Large() bool {
-	if c == nil {
-		return false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.units > MaxSmall
+	held := c.ticket()
+	return held != nil && held.Units() > MaxSmall
 }
 
 // memory returns the budget of a ticket of n bytes.
@@ -160,9 +148,6 @@ func (c *Call) keep(t *Ticket, to **Ticket) {
 		return
 	}
 	*to = t
-	if to == &c.held {
-		c.units = t.units
-	}
 }
 
 func overloaded(err error) error {
@@ -174,17 +159,7 @@ func overloaded(err error) error {
 
 // Shrink gives back what the call holds over n bytes.
 func (c *Call) Shrink(n int64) {
-	if c == nil {
-		return
-	}
-	c.mu.Lock()
-	held := c.held
-	if n >= c.units {
-		held = nil
-	}
-	c.units = min(c.units, n)
-	c.mu.Unlock()
-	if held != nil {
+	if held := c.ticket(); held != nil {
 		held.Shrink(n)
 	}
 }
@@ -195,13 +170,10 @@ func (c *Call) Turn(ctx context.Context) error {
 	if c == nil {
 		return nil
 	}
-	c.mu.Lock()
-	has, long := c.turn != nil, c.units > MaxSmall
-	c.mu.Unlock()
 	switch {
-	case long:
+	case c.Large():
 		return c.Long(ctx)
-	case has:
+	case c.HasTurn():
 		return nil
 	}
 	return c.take(ctx, c.process.turns, 1, &c.turn)
@@ -259,9 +231,6 @@ func (c *Call) giveBack(from **Ticket) {
 	c.mu.Lock()
 	t := *from
 	*from = nil
-	if from == &c.held {
-		c.units = 0
-	}
 	c.mu.Unlock()
 	if t != nil {
 		t.Return()
@@ -300,33 +269,13 @@ func (c *Call) Wait(n int64, wake func()) (resume func(context.Context) error) {
 	}
 }
 
-// Lookup waits for a turn to look up an unknown credential.
-func (c *Call) Lookup(ctx context.Context) (done func(), err error) {
+// One waits until few enough calls do what the kind says, the networks in turn. The caller calls `done` afterwards.
+func (c *Call) One(ctx context.Context, k Kind) (done func(), err error) {
 	if c == nil {
 		return func() {}, nil
 	}
-	return c.one(ctx, c.process.lookups)
-}
-
-// NewKey waits for a turn to store an API key: strangers do not fill the database's connections.
-func (c *Call) NewKey(ctx context.Context) (done func(), err error) {
-	if c == nil {
-		return func() {}, nil
-	}
-	return c.one(ctx, c.process.keys)
-}
-
-// Read waits for the turn of a large statement. One call has it at a time, and the networks take turns.
-func (c *Call) Read(ctx context.Context) (done func(), err error) {
-	if c == nil {
-		return func() {}, nil
-	}
-	return c.one(ctx, c.process.reads)
-}
-
-func (c *Call) one(ctx context.Context, b *Budget) (done func(), err error) {
 	c.Rest()
-	t, err := b.Take(ctx, c.network, 1)
+	t, err := c.process.ones[k].Take(ctx, c.network, 1)
 	if err != nil {
 		return nil, overloaded(err)
 	}

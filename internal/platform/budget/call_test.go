@@ -20,13 +20,13 @@ func smallProcess() *Process {
 	of := func(size int64) *Budget { return New(Options{Size: size, Wait: wait}) }
 	return &Process{
 		small: [2]*Budget{of(MaxSmall), of(MaxSmall)}, large: of(2 << 20),
-		turns: of(1), long: [2]*Budget{of(1), of(1)}, lookups: of(1), keys: of(1), reads: of(1),
+		turns: of(1), long: [2]*Budget{of(1), of(1)}, ones: [kinds]*Budget{of(1), of(1), of(1)},
 	}
 }
 
 func (p *Process) empty(t *testing.T) {
 	t.Helper()
-	for _, b := range []*Budget{p.small[0], p.small[1], p.large, p.turns, p.long[0], p.long[1], p.lookups, p.keys, p.reads} {
+	for _, b := range append(p.ones[:], p.small[0], p.small[1], p.large, p.turns, p.long[0], p.long[1]) {
 		b.empty(t)
 	}
 }
@@ -206,13 +206,13 @@ func TestTurnsAndLookupsAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := smallProcess()
 		ctx, c := p.Begin(t.Context(), "a")
-		done, err := c.Lookup(ctx)
+		done, err := c.One(ctx, Lookup)
 		if err := errors.Join(err, c.Long(ctx), c.Long(ctx)); err != nil {
 			t.Fatal(err)
 		}
 		_, other := p.Begin(t.Context(), "b")
 		began := time.Now()
-		if _, err := other.Lookup(ctx); !problem.Is(err, problem.Overloaded) {
+		if _, err := other.One(ctx, Lookup); !problem.Is(err, problem.Overloaded) {
 			t.Errorf("a second lookup: %v, want OVERLOADED", err)
 		}
 		if err := other.Long(ctx); !problem.Is(err, problem.Overloaded) || time.Since(began) != 2*wait {
@@ -294,7 +294,7 @@ func TestCallWithoutLimits(t *testing.T) {
 	c.Shrink(1)
 	c.Rest()
 	c.Blocked(nil)
-	done, err := From(ctx).Lookup(ctx)
+	done, err := From(ctx).One(ctx, Lookup)
 	if err := errors.Join(err, c.Hold(ctx, 1<<40), c.Parse(ctx, 1<<40, 1), c.Long(ctx), c.Yield(ctx), c.Wait(0, nil)(ctx)); err != nil || !c.Busy() {
 		t.Error(err)
 	}

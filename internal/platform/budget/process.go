@@ -25,8 +25,6 @@ const (
 	code         = 64 << 20  // code, stacks and pools
 	caches       = 48 << 20  // of package escrow
 	connection   = 20_000    // buffers and stacks of a connection
-	lookups      = 256       // share a few statements
-	keys         = 4         // of the connections to the database
 	defaultLimit = 576 << 20 // if the process has no memory limit
 
 	defaultConnections = 8192
@@ -41,13 +39,31 @@ const (
 // Process holds the budgets of a process. In pairs of them, the first is of strangers, and the second of
 // calls with an invite token of the deal.
 type Process struct {
-	small   [2]*Budget // bytes of calls that hold at most MaxSmall
-	large   *Budget    // bytes of the others
-	turns   *Budget    // calls that compute at the same time
-	long    [2]*Budget // long computations at the same time
-	lookups *Budget    // lookups of unknown credentials at the same time
-	keys    *Budget    // new API keys at the same time
-	reads   *Budget    // large statements at the same time
+	small [2]*Budget // bytes of calls that hold at most MaxSmall
+	large *Budget    // bytes of the others
+	turns *Budget    // calls that compute at the same time
+	long  [2]*Budget // long computations at the same time
+	ones  [kinds]*Budget
+}
+
+// Kind is what Call.One bounds.
+type Kind int
+
+const (
+	Lookup         Kind = iota // of an unknown credential or deal: strangers do not fill the queue of statements
+	NewKey                     // an API key that is stored: strangers do not fill the connections to the database
+	LargeStatement             // a statement of more than a small call
+	kinds
+)
+
+// atOnce is how many calls may do so at the same time.
+var atOnce = [kinds]int64{Lookup: 256, NewKey: 4, LargeStatement: 1}
+
+func newOnes(wait time.Duration) (ones [kinds]*Budget) {
+	for k, n := range atOnce {
+		ones[k] = New(Options{Size: n, Wait: wait})
+	}
+	return ones
 }
 
 const (
@@ -82,7 +98,7 @@ func NewProcess(connections int) (*Process, error) {
 	runtime.GOMAXPROCS(cores + 2*long + 1)
 	return &Process{
 		small: [2]*Budget{of(small), of(small)}, large: of(shared),
-		turns: turnsOf(cores), long: [2]*Budget{turnsOf(long), turnsOf(long)}, lookups: of(lookups), keys: of(keys), reads: of(1),
+		turns: turnsOf(cores), long: [2]*Budget{turnsOf(long), turnsOf(long)}, ones: newOnes(wait),
 	}, nil
 }
 
@@ -97,7 +113,7 @@ func NewWorker() (*Process, error) {
 		return nil, fmt.Errorf("the memory limit of %d MiB is too low: raise it (or GOMEMLIMIT) by at least %d MiB", limit>>20, (largest-shared)*16/10>>20+1)
 	}
 	of := func(size int64) *Budget { return New(Options{Size: size}) }
-	return &Process{small: [2]*Budget{of(workerSmall), of(0)}, large: of(shared), turns: of(1), long: [2]*Budget{of(1), of(1)}, reads: of(1)}, nil
+	return &Process{small: [2]*Budget{of(workerSmall), of(0)}, large: of(shared), turns: of(1), long: [2]*Budget{of(1), of(1)}, ones: newOnes(0)}, nil
 }
 
 // NewLog returns the budgets of log-server, whose calls are small: only answers that clients do not take
