@@ -2,6 +2,7 @@ package escrow_test
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"sync"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
@@ -49,4 +51,43 @@ func TestAnAudienceCostsOneReader(t *testing.T) {
 	if _, err := svc.Public(context.Background(), h.split(t, nil).id, render); !problem.Is(err, problem.DealNotFound) {
 		t.Errorf("a private deal is answered %v, want DEAL_NOT_FOUND", err)
 	}
+}
+
+// Strangers who ask for public deals, or for keys, leave connections to the database for others.
+func TestStrangersLeaveConnections(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t)
+	svc := h.replica()
+	p := of(budget.NewProcess(10)).ok(t)
+	lock := of(h.sql.Begin(t.Context())).ok(t)
+	_ = of(lock.Exec(t.Context(), "LOCK TABLE deals IN ACCESS EXCLUSIVE MODE")).ok(t)
+	var strangers sync.WaitGroup
+	for range 16 {
+		strangers.Go(func() {
+			ctx, call := p.Begin(t.Context(), rand.Text())
+			defer call.End()
+			if _, err := svc.Public(ctx, "d_"+rand.Text()[:21]+"A", nil); !problem.Is(err, problem.DealNotFound) {
+				t.Errorf("an unknown deal is answered %v, want DEAL_NOT_FOUND", err)
+			}
+		})
+	}
+	waiting := func() (n int) {
+		check(t, h.sql.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&n))
+		return n
+	}
+	for range 100 { // until the other strangers have come, too
+		for waiting() < 2 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := h.store.Now(ctx); err != nil {
+		t.Errorf("a statement beside them: %v", err)
+	}
+	if n := waiting(); n > 2 {
+		t.Errorf("%d connections wait for strangers, want at most 2", n)
+	}
+	check(t, lock.Rollback(t.Context()))
+	strangers.Wait()
 }

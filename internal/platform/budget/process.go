@@ -50,14 +50,14 @@ type Process struct {
 type Kind int
 
 const (
-	Lookup         Kind = iota // of an unknown credential or deal: strangers do not fill the queue of statements
-	NewKey                     // an API key that is stored: strangers do not fill the connections to the database
+	Lookup         Kind = iota // of an unknown credential: strangers do not fill the queue of statements
+	Alone                      // a stranger's statement that others do not share: strangers do not fill the connections to the database
 	LargeStatement             // a statement of more than a small call
 	kinds
 )
 
 // atOnce is how many calls may do so at the same time.
-var atOnce = [kinds]int64{Lookup: 256, NewKey: 4, LargeStatement: 1}
+var atOnce = [kinds]int64{Lookup: 256, Alone: 2, LargeStatement: 1}
 
 func newOnes(wait time.Duration) (ones [kinds]*Budget) {
 	for k, n := range atOnce {
