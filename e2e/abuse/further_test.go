@@ -186,7 +186,9 @@ var further = []attack{
 		return flood(64, func(int) (string, string, string, any) { return "GET", "/v1/public/" + d.ID, "", nil })
 	}},
 	{"w unknown public deals, 300 connections", func(*testing.T, *localstack.Stack) func(context.Context, *crowd) {
-		return flood(300, func(int) (string, string, string, any) { return "GET", "/v1/public/d_" + rand.Text()[:21] + "A", "", nil })
+		return flood(300, func(int) (string, string, string, any) {
+			return "GET", "/v1/public/d_" + rand.Text()[:21] + "A", "", nil
+		})
 	}},
 	{"x HEAD of bundles, seals and inputs with If-None-Match, 128 connections", func(t *testing.T, stack *localstack.Stack) func(context.Context, *crowd) {
 		d := largeDeals(t, stack, 1)[0]
