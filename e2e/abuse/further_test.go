@@ -179,18 +179,34 @@ var further = []attack{
 		})
 		return flood(64, func(i int) (string, string, string, any) { return "GET", d.Path("/seals"), d.Tokens[i], nil })
 	}},
-	{"v public view of a large deal, 64 connections", func(t *testing.T, stack *localstack.Stack) func(context.Context, *crowd) {
+	{"v public view of a large deal, GET and HEAD, 64 connections", func(t *testing.T, stack *localstack.Stack) func(context.Context, *crowd) {
 		body := largeBody(stack, hour/2)
 		body["audience"] = "public"
 		d := e2e.NewClient(t, stack.BaseURL()).Create(body)
-		return flood(64, func(int) (string, string, string, any) { return "GET", "/v1/public/" + d.ID, "", nil })
+		return flood(64, func(i int) (string, string, string, any) {
+			return []string{"GET", "HEAD"}[i%2], "/v1/public/" + d.ID, "", nil
+		})
 	}},
 	{"w unknown public deals, 300 connections", func(*testing.T, *localstack.Stack) func(context.Context, *crowd) {
 		return flood(300, func(int) (string, string, string, any) {
 			return "GET", "/v1/public/d_" + rand.Text()[:21] + "A", "", nil
 		})
 	}},
-	{"x HEAD of bundles, seals and inputs with If-None-Match, 128 connections", func(t *testing.T, stack *localstack.Stack) func(context.Context, *crowd) {
+	{"y unread bodies, and headers that are too large, 300 connections", func(*testing.T, *localstack.Stack) func(context.Context, *crowd) {
+		texts := []string{"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n", "GET / HTTP/1.1\r\na: " + strings.Repeat("a", 30_000)}
+		return func(ctx context.Context, from *crowd) {
+			var all sync.WaitGroup
+			for i := range 300 {
+				all.Go(func() {
+					for ctx.Err() == nil {
+						from.hold(ctx, i, texts[i%2])
+					}
+				})
+			}
+			all.Wait()
+		}
+	}},
+	{"x HEAD of bundles and others with If-None-Match, 128 connections", func(t *testing.T, stack *localstack.Stack) func(context.Context, *crowd) {
 		d := largeDeals(t, stack, 1)[0]
 		paths := []string{"/bundle", "/inputs", "/certificate", "/declaration"}
 		return flood(128, func(i int) (string, string, string, any) {

@@ -52,7 +52,7 @@ func splitCores(t *testing.T) {
 
 // withoutAutogroup makes the kernel share a core between threads instead of sessions, as it does in a container, for the processes that
 // start before the test ends. Each backend of Postgres is a session of its own, and beside a process that wakes often it
-// could wait for the core half a second at a time.
+// could wait for the core half a second at a time. A run that is killed leaves the setting of the machine at 0.
 func withoutAutogroup(t *testing.T) {
 	const file = "/proc/sys/kernel/sched_autogroup_enabled"
 	before, err := os.ReadFile(file)

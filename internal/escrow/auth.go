@@ -45,7 +45,7 @@ func (s *Service) CreateKey(ctx context.Context, rec *Record) (NewKey, error) {
 	if err != nil {
 		return key, err
 	}
-	done, err := budget.From(ctx).One(ctx, budget.Alone)
+	done, err := budget.From(ctx).One(ctx, budget.NewKey)
 	if err != nil {
 		return key, err
 	}

@@ -82,8 +82,12 @@ func (s *Service) outdated(ctx context.Context, d *Deal) bool {
 	if s.options.KeepContents == 0 || d.ContentsDeleted || time.Since(time.Unix(d.RevealDeadline, 0)) < s.options.KeepContents-time.Hour {
 		return false
 	}
-	deleted, err := s.store.ContentsDeleted(ctx, d.DealID)
-	return deleted || err != nil
+	deleted, err := once(ctx, &s.loads, "deleted "+d.DealID, func() (any, error) {
+		ctx, cancel := detached(ctx)
+		defer cancel()
+		return s.store.ContentsDeleted(ctx, d.DealID)
+	})
+	return err != nil || deleted.(bool)
 }
 
 // NewDeal returns the deal of a stored declaration.

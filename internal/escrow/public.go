@@ -65,7 +65,7 @@ func (s *Service) IsPublic(ctx context.Context, dealID string) error {
 
 func (s *Service) isPublic(ctx context.Context, dealID string) error {
 	if _, known := s.deals.Get(dealID); !known {
-		done, err := budget.From(ctx).One(ctx, budget.Alone)
+		done, err := budget.From(ctx).One(ctx, budget.PublicDeal)
 		if err != nil {
 			return err
 		}

@@ -80,7 +80,8 @@ func AtMost[Q any](n int) func() func(Q) bool {
 }
 
 // Do waits until a run has answered the query. If ctx ends while the query waits for its run, the
-// query does not run. If ctx ends later, Do returns while the run continues. The call in ctx gives back its turn at the CPU.
+// query does not run. If ctx ends later, Do returns while the run continues.
+// The call in ctx gives back its turn at the CPU.
 func (g *Group[Q, A]) Do(ctx context.Context, query Q) (A, error) {
 	budget.From(ctx).Rest()
 	one := &call[Q, A]{query: query, ctx: ctx, ended: make(chan struct{})}

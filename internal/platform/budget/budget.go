@@ -15,8 +15,9 @@
 //
 // No waiter starves, provided that each holder returns its ticket after a bounded time: nobody
 // passes the next waiter, and a network that was passed over holds nothing after that time. To avoid
-// deadlocks, a holder MUST NOT wait for a second ticket, except for a turn at the CPU or a read, and by
-// Ticket.Grow.
+// deadlocks, holders MUST wait for further tickets in one order: memory, one of a kind (Call.One), a turn at the
+// CPU. Exceptions are Ticket.Grow, and PublicDeal, whose holders may wait for large memory and a LargeStatement:
+// nobody waits for it with either.
 package budget
 
 import (
@@ -265,6 +266,12 @@ func (b *Budget) add(one *network, n int64) {
 	if one.held += n; one.index >= 0 {
 		heap.Fix(&b.blocking, one.index)
 	}
+}
+
+func (b *Budget) waitedFor() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.turns.Len() > 0
 }
 
 func (b *Budget) of(name string) *network {

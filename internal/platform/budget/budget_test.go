@@ -146,8 +146,8 @@ func hold(t *testing.T, ctx context.Context, b *Budget, what, who, n byte) {
 		ticket.Shrink(0)
 	case 2:
 		time.Sleep(pause / 2)
-		if err := ticket.Yield(ctx); err != nil && ctx.Err() == nil {
-			t.Errorf("Yield: %v", err)
+		if b.waitedFor() {
+			ticket.Return()
 		}
 		time.Sleep(pause / 2)
 	case 3:
@@ -253,6 +253,39 @@ func TestGrowEvictsOthers(t *testing.T) {
 		if grown.Load() == 0 {
 			t.Error("no ticket of four grew")
 		}
+	})
+}
+
+// A ticket that grows is spared while others are blocked on their clients, although it has waited longer.
+func TestGrowingTicketsAreSpared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(small)
+		busy, _ := b.Try("busy", 20)
+		grows, _ := b.Try("grows", 10)
+		stalled, _ := b.Try("stalled", 10)
+		var all sync.WaitGroup
+		all.Go(func() {
+			if err := grows.Grow(t.Context(), 20); err != nil {
+				t.Errorf("Grow: %v, want what the stalled client held", err)
+			}
+		})
+		synctest.Wait()
+		stalled.Evictable(stalled.Return)
+		all.Go(func() {
+			other, err := b.Take(t.Context(), "other", 10)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			other.Return()
+		})
+		all.Go(func() {
+			time.Sleep(3 * time.Second)
+			busy.Return()
+		})
+		all.Wait()
+		grows.Return()
+		b.empty(t)
 	})
 }
 

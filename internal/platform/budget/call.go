@@ -196,6 +196,9 @@ func (c *Call) Long(ctx context.Context) error {
 
 // HasTurn reports whether the call has a turn.
 func (c *Call) HasTurn() bool {
+	if c == nil {
+		return false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.turn != nil
@@ -210,17 +213,16 @@ func (c *Call) Yield(ctx context.Context) error {
 	c.mu.Lock()
 	turn := c.turn
 	c.mu.Unlock()
-	if turn == nil {
+	if turn == nil || !turn.budget.waitedFor() && ctx.Err() == nil {
 		return nil
 	}
-	if err := turn.Yield(ctx); err != nil {
-		return overloaded(err)
-	}
-	return nil
+	c.Rest()
+	return c.take(ctx, turn.budget, 1, &c.turn)
 }
 
-// Rest gives back the turn. Every wait begins with it, else all others wait, too. What waits by itself calls Rest: statements, Redis,
-// requests to the log, the beacon and the KMS, ReadAll of package web, and the other methods of a Call that wait.
+// Rest gives back the turn. Every wait begins with it, else all others wait, too. These call it themselves: statements, Redis,
+// requests to the log, the beacon and the KMS, reading a body, writing a large answer, and the other methods of a Call that wait.
+// Any other wait MUST call it.
 func (c *Call) Rest() {
 	if c != nil {
 		c.giveBack(&c.turn)
@@ -269,7 +271,7 @@ func (c *Call) Wait(n int64, wake func()) (resume func(context.Context) error) {
 	}
 }
 
-// One waits until few enough calls do what the kind says, the networks in turn. The caller calls `done` afterwards.
+// One waits for one of a kind. The networks take turns. The caller MUST call `done`.
 func (c *Call) One(ctx context.Context, k Kind) (done func(), err error) {
 	if c == nil {
 		return func() {}, nil

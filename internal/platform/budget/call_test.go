@@ -20,7 +20,7 @@ func smallProcess() *Process {
 	of := func(size int64) *Budget { return New(Options{Size: size, Wait: wait}) }
 	return &Process{
 		small: [2]*Budget{of(MaxSmall), of(MaxSmall)}, large: of(2 << 20),
-		turns: of(1), long: [2]*Budget{of(1), of(1)}, ones: [kinds]*Budget{of(1), of(1), of(1)},
+		turns: of(1), long: [2]*Budget{of(1), of(1)}, ones: [kinds]*Budget{of(1), of(1), of(1), of(1)},
 	}
 }
 
@@ -295,7 +295,7 @@ func TestCallWithoutLimits(t *testing.T) {
 	c.Rest()
 	c.Blocked(nil)
 	done, err := From(ctx).One(ctx, Lookup)
-	if err := errors.Join(err, c.Hold(ctx, 1<<40), c.Parse(ctx, 1<<40, 1), c.Long(ctx), c.Yield(ctx), c.Wait(0, nil)(ctx)); err != nil || !c.Busy() {
+	if err := errors.Join(err, c.Hold(ctx, 1<<40), c.Parse(ctx, 1<<40, 1), c.Long(ctx), c.Yield(ctx), c.Wait(0, nil)(ctx)); err != nil || !c.Busy() || c.HasTurn() {
 		t.Error(err)
 	}
 	done()

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// growPatience is how many times as long as others a ticket that grows is spared: it does not wait for its client.
+const growPatience = 4
+
 // makeRoom evicts tickets, but not the one that is spared, until n units for the network `newcomer`
 // (nil: it holds nothing) would fit. It returns what to call after mu is unlocked.
 func (b *Budget) makeRoom(newcomer *network, n int64, spared *Ticket) (evict []func()) {
@@ -27,14 +30,12 @@ func (b *Budget) makeRoom(newcomer *network, n int64, spared *Ticket) (evict []f
 // evictable returns the ticket to evict next for a network that will hold `holds` units, or nil.
 func (b *Budget) evictable(newcomer *network, holds int64, spared *Ticket) *Ticket {
 	first := func(blocked *list.List) *Ticket {
-		e := blocked.Front()
-		if e != nil && e.Value == spared {
-			e = e.Next()
+		for e := blocked.Front(); e != nil; e = e.Next() {
+			if t := e.Value.(*Ticket); t != spared && (!t.grows || time.Since(t.since) >= growPatience*b.Patience) {
+				return t
+			}
 		}
-		if e == nil {
-			return nil
-		}
-		return e.Value.(*Ticket)
+		return nil
 	}
 	late := func(t *Ticket) bool { return t != nil && time.Since(t.since) >= b.Patience }
 	if len(b.blocking) == 0 {

@@ -39,11 +39,11 @@ const (
 // Process holds the budgets of a process. In pairs of them, the first is of strangers, and the second of
 // calls with an invite token of the deal.
 type Process struct {
-	small [2]*Budget // bytes of calls that hold at most MaxSmall
-	large *Budget    // bytes of the others
-	turns *Budget    // calls that compute at the same time
-	long  [2]*Budget // long computations at the same time
-	ones  [kinds]*Budget
+	small [2]*Budget     // bytes of calls that hold at most MaxSmall
+	large *Budget        // bytes of the others
+	turns *Budget        // calls that compute at the same time
+	long  [2]*Budget     // long computations at the same time
+	ones  [kinds]*Budget // see Call.One
 }
 
 // Kind is what Call.One bounds.
@@ -51,13 +51,14 @@ type Kind int
 
 const (
 	Lookup         Kind = iota // of an unknown credential: strangers do not fill the queue of statements
-	Alone                      // a stranger's statement that others do not share: strangers do not fill the connections to the database
+	NewKey                     // an API key that is stored, and
+	PublicDeal                 // a public deal that is read: with a statement of their own, strangers do not fill the connections to the database
 	LargeStatement             // a statement of more than a small call
 	kinds
 )
 
-// atOnce is how many calls may do so at the same time.
-var atOnce = [kinds]int64{Lookup: 256, Alone: 2, LargeStatement: 1}
+// atOnce is how many calls may have one of a kind at the same time.
+var atOnce = [kinds]int64{Lookup: 256, NewKey: 2, PublicDeal: 2, LargeStatement: 1}
 
 func newOnes(wait time.Duration) (ones [kinds]*Budget) {
 	for k, n := range atOnce {
@@ -70,6 +71,9 @@ const (
 	wait     = 5 * time.Second  // longest wait for a ticket
 	longWait = 20 * time.Second // longest wait for a turn to compute: a call that waits already holds its memory, and would come again
 )
+
+// cores is what GOMAXPROCS was before NewProcess.
+var cores = runtime.GOMAXPROCS(0)
 
 // NewProcess returns the budgets of a process that has at most `connections` connections. They
 // follow from the memory limit of the process (GOMEMLIMIT, or that of its container). NewProcess
@@ -93,7 +97,6 @@ func NewProcess(connections int) (*Process, error) {
 	// While all threads of the scheduler compute, Go asks the network for news only every 10 ms. So there is one more
 	// of them than turns, and the kernel shares the cores between them.
 	turnsOf := func(n int) *Budget { return New(Options{Size: int64(n), Wait: longWait}) }
-	cores := runtime.GOMAXPROCS(0)
 	long := max(1, cores/4)
 	runtime.GOMAXPROCS(cores + 2*long + 1)
 	return &Process{

@@ -16,6 +16,7 @@ type Ticket struct {
 	network *network // nil: not granted, or returned
 	units   int64
 	evicted bool
+	grows   bool // waits in Grow
 	evict   func()
 	since   time.Time        // blocked since
 	blocked [2]*list.Element // in Budget.blocked and network.blocked; nil: cannot be evicted
@@ -63,8 +64,8 @@ func (t *Ticket) TryGrow(n int64) bool {
 	return true
 }
 
-// Grow makes the ticket n units large, and waits for that like Take. Meanwhile the ticket can be evicted,
-// and Grow then returns ErrFull: two holders that grow could otherwise wait for each other.
+// Grow makes the ticket n units large, and waits for that like Take. After growPatience times Options.Patience, the
+// ticket can be evicted meanwhile, and Grow then returns ErrFull: two holders that grow could otherwise wait for each other.
 func (t *Ticket) Grow(ctx context.Context, n int64) error {
 	if t.TryGrow(n) {
 		return nil
@@ -75,6 +76,8 @@ func (t *Ticket) Grow(ctx context.Context, n int64) error {
 	if n > t.budget.Size {
 		return ErrNever
 	}
+	t.growing(true)
+	defer t.growing(false)
 	if !t.Evictable(cancel) {
 		return ErrFull
 	}
@@ -92,6 +95,12 @@ func (t *Ticket) Grow(ctx context.Context, n int64) error {
 	}
 	t.budget.unblock(t)
 	return err
+}
+
+func (t *Ticket) growing(is bool) {
+	t.budget.mu.Lock()
+	defer t.budget.mu.Unlock()
+	t.grows = is
 }
 
 // resize counts n units instead of t.units, which the caller MUST set if the ticket stays.
@@ -148,18 +157,4 @@ func (t *Ticket) Busy() bool {
 	}
 	b.unblock(t)
 	return true
-}
-
-// Yield passes the ticket to the next waiter, if any, and waits for its turn again. If it returns an
-// error, the ticket is returned. Long computations call Yield every few milliseconds.
-func (t *Ticket) Yield(ctx context.Context) error {
-	b := t.budget
-	b.mu.Lock()
-	waited := b.turns.Len() > 0
-	b.mu.Unlock()
-	if !waited && ctx.Err() == nil {
-		return nil
-	}
-	t.Return()
-	return b.take(ctx, t, nil)
 }

@@ -55,7 +55,7 @@ func Open(url string) (*Redis, error) {
 	if err != nil {
 		return nil, errors.New("REDIS_URL is malformed (not shown, because it may contain a password): set the redis:// or rediss:// URL of one server, of Sentinels (?master_name=NAME) or of a cluster (?cluster=true)")
 	}
-	client.AddHook(rests{})
+	client.AddHook(waits{})
 	local, _ := lru.New[string, *rate.Limiter](maxLocal) // fails only for a size below 1
 	r := &Redis{
 		client: client, limiter: redis_rate.NewLimiter(client), local: local, timeout: timeout,
@@ -68,14 +68,14 @@ func Open(url string) (*Redis, error) {
 	return r, nil
 }
 
-// rests gives back the turn at the CPU of a call that waits for Redis.
-type rests struct{}
+// waits gives back the turn at the CPU of a call that waits for Redis.
+type waits struct{}
 
 // DialHook implements redis.Hook.
-func (rests) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (waits) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook implements redis.Hook.
-func (rests) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (waits) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, command redis.Cmder) error {
 		budget.From(ctx).Rest()
 		return next(ctx, command)
@@ -83,7 +83,7 @@ func (rests) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // ProcessPipelineHook implements redis.Hook.
-func (rests) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (waits) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, commands []redis.Cmder) error {
 		budget.From(ctx).Rest()
 		return next(ctx, commands)

@@ -105,22 +105,22 @@ func TestOpenHidesTheURL(t *testing.T) {
 
 // A call that waits for Redis has given back its turn at the CPU.
 func TestCommandsGiveBackTheTurn(t *testing.T) {
-	r := open(t, servertest.Redis(t))
 	p, err := budget.NewProcess(10)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, command := range map[string]func(context.Context){
-		"lock":  func(ctx context.Context) { r.Lock(ctx, "turn", time.Second) },
-		"limit": func(ctx context.Context) { r.Allow(ctx, "turn", 1, time.Second, 1) },
+	for name, command := range map[string]func(context.Context, *Redis){
+		"lock":  func(ctx context.Context, r *Redis) { r.Lock(ctx, "turn", time.Second) },
+		"limit": func(ctx context.Context, r *Redis) { r.Allow(ctx, "turn", 1, time.Second, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			r := open(t, servertest.Redis(t))
 			ctx, call := p.Begin(bounded(t), "caller")
 			defer call.End()
 			if err := call.Turn(ctx); err != nil || !call.HasTurn() {
 				t.Fatal("the call has no turn: ", err)
 			}
-			command(ctx)
+			command(ctx, r)
 			if call.HasTurn() {
 				t.Error("the call has a turn after the command, want none")
 			}

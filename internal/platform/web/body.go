@@ -133,6 +133,9 @@ func (b *requestBody) Read(p []byte) (int, error) {
 func (b *requestBody) leave(w http.ResponseWriter, r *http.Request) {
 	if !b.ended {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second))
-		connOf(r.Context()).waits()
+		if c := connOf(r.Context()); c != nil {
+			c.call.Rest()
+			c.waits()
+		}
 	}
 }

@@ -330,5 +330,6 @@ func (c *conn) Write(b []byte) (int, error) {
 	if p == nil {
 		return c.write(b)
 	}
+	c.rest() // net/http waits before it closes the connection
 	return len(b), Refuse(c.TCPConn, p)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/platform/budget"
+	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
@@ -260,11 +262,15 @@ func TestTurnsAreGivenBack(t *testing.T) {
 		"pipelined requests": strings.Repeat(get, 20_000),
 		"an unread answer":   "GET /large HTTP/1.1\r\nHost: a\r\n\r\n",
 		"no header":          "\r\n \r\n\r\n",
+		"an unread body":     "GET /unread HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n",
+		"a large header":     "GET / HTTP/1.1\r\na: " + strings.Repeat("a", 2<<20),
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := process(t)
-			address, _ := serveWith(t, 100, p, func(w http.ResponseWriter, r *http.Request) {
-				ctx, call := p.Begin(r.Context(), "127.0.0.2")
+			logger := slog.New(slog.DiscardHandler)
+			address, _ := serveWith(t, 100, p, Observed(logger, telemetry.NewRepeats(logger), true, func(w *Recorder, r *http.Request) {
+				from, _, _ := net.SplitHostPort(r.RemoteAddr)
+				ctx, call := p.Begin(r.Context(), from)
 				r = r.WithContext(ctx)
 				Serves(r, call)
 				defer Sent(r, call)
@@ -278,12 +284,15 @@ func TestTurnsAreGivenBack(t *testing.T) {
 				if err := call.Turn(ctx); err != nil {
 					t.Error(err)
 				}
-				if r.URL.Path == "/large" {
+				switch r.URL.Path {
+				case "/large":
 					_, _ = w.Write(make([]byte, 64<<20))
+				case "/unread":
+					_, _ = w.Write(make([]byte, 8<<10))
 				}
-			})
-			for range 20 {
-				c := dial(t, address, 2, "")
+			}).ServeHTTP)
+			for i := range 20 {
+				c := dial(t, address, byte(100+i), "")
 				go func() { _, _ = io.WriteString(c, sent) }()
 				if strings.Count(sent, get) > 1 {
 					go func() { _, _ = io.Copy(io.Discard, c) }()
