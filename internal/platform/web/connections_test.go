@@ -32,7 +32,7 @@ func serveWith(t *testing.T, most int, p *budget.Process, handler http.HandlerFu
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
+	server := &http.Server{Handler: handler, MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0)}
 	l := NewListener(inner, server, most, p, nil, func(c net.Conn) { _ = Refuse(c, problem.New(problem.Overloaded, "full")) })
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
@@ -263,7 +263,7 @@ func TestTurnsAreGivenBack(t *testing.T) {
 		"an unread answer":   "GET /large HTTP/1.1\r\nHost: a\r\n\r\n",
 		"no header":          "\r\n \r\n\r\n",
 		"an unread body":     "GET /unread HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n",
-		"a large header":     "GET / HTTP/1.1\r\na: " + strings.Repeat("a", 2<<20),
+		"a large header":     "GET / HTTP/1.1\r\na: " + strings.Repeat("a", 40_000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := process(t)
