@@ -29,28 +29,15 @@ func largeBesideStalled(t *testing.T, stack *localstack.Stack) {
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"compute_commitment_tool","arguments":{"salt":"a","input":{"x":[` + strings.Repeat("1000000,", 14_000) + `0]}}}}`
 	for i := range 50 {
 		began := time.Now()
-		a, err := tries(t, v, "POST", "/mcp", "", body)
+		a, err := v.Try(t.Context(), "POST", "/mcp", "", body)
 		if err != nil || a.Status != 200 || !strings.Contains(string(a.Body), "sha256:") {
 			t.Errorf("tool call %d: %v, %d %.300s after %v, want a commitment", i, err, a.Status, a.Body, time.Since(began))
 		}
 	}
 }
 
-// tries sends a request up to four times until it is not refused for want of memory: on a busy machine, an answer may take longer than
-// others wait for its memory. Where calls wait for each other, they are refused each time.
-func tries(t *testing.T, c *e2e.Client, method, path, token string, body any) (a e2e.Answer, err error) {
-	for try := range 4 {
-		if a, err = c.Try(t.Context(), method, path, token, body); err == nil && !strings.Contains(string(a.Body), "OVERLOADED: ") {
-			break
-		}
-		t.Logf("%s %s: try %d: %v, %d %.60s", method, path, try, err, a.Status, a.Body)
-		e2e.Pause(t.Context(), 2*time.Second)
-	}
-	return a, err
-}
-
 // readersOfALargeDeal reads a deal of 10,000 parties 64 times at once, three times as often as the memory allows. None may be
-// refused for good: who holds what it needs does not wait for more.
+// refused: who holds what it needs does not wait for more.
 func readersOfALargeDeal(t *testing.T, stack *localstack.Stack) {
 	d := e2e.NewClient(t, stack.BaseURL()).Create(largeBody(stack, hour/2))
 	crowd := newCrowd(t, stack, 8)
@@ -58,7 +45,7 @@ func readersOfALargeDeal(t *testing.T, stack *localstack.Stack) {
 	for i := range 64 {
 		all.Go(func() {
 			for _, path := range []string{"", "/declaration", ""} {
-				a, err := tries(t, crowd.clients[i%8], "GET", d.Path(path), d.Tokens[i], nil)
+				a, err := crowd.clients[i%8].Try(t.Context(), "GET", d.Path(path), d.Tokens[i], nil)
 				if err != nil || a.Status != 200 {
 					t.Errorf("reader %d of %s: %v, %d %.200s, want 200", i, path, err, a.Status, a.Body)
 				}
