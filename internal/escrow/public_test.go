@@ -62,6 +62,7 @@ func TestStrangersLeaveConnections(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	lock := of(h.sql.Begin(ctx)).ok(t)
+	defer func() { _ = lock.Rollback(context.WithoutCancel(ctx)) }() // else a failure waits for the lock's connection
 	_ = of(lock.Exec(ctx, "LOCK TABLE deals, api_keys IN ACCESS EXCLUSIVE MODE")).ok(t)
 	var strangers sync.WaitGroup
 	for range 16 {
