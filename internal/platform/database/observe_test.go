@@ -67,7 +67,7 @@ func TestAClosedPoolIsNoOutage(t *testing.T) { // not parallel: sets the default
 	check(t, err)
 	until(t, "the watch connects", func() bool { return accepted.Load() > 1 })
 	pool.Close()
-	until(t, "the watch ends", func() bool { return watches() == others })
+	until(t, "the watch ends", func() bool { return watches() <= others }) // those of other tests may end, too
 	if text.Len() > 0 {
 		t.Errorf("a closed pool logs %s; want nothing", text.String())
 	}
