@@ -32,7 +32,7 @@ func TestWhatAReplicaHolds(t *testing.T) {
 		{"waiting calls over REST", 8000, func(d *e2e.CreatedDeal) string {
 			return fmt.Sprintf("GET %s?wait=45 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", d.Path(""), d.Tokens[0])
 		}},
-		{"waiting calls over MCP", 5000, func(d *e2e.CreatedDeal) string {
+		{"waiting calls over MCP", 4500, func(d *e2e.CreatedDeal) string {
 			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_deal","arguments":{"deal_id":%q,"invite_token":%q,"wait_seconds":45}}}`, d.ID, d.Tokens[0])
 			return fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 		}},

@@ -6,7 +6,8 @@
 // work, so that one kind cannot take what another needs (see Process).
 //
 // Order. A budget serves its waiters round robin by network, and those of one network first come,
-// first served. While others wait, a network that holds more than its share is passed over.
+// first served. While others wait, a network that holds more than its share is passed over. Tickets that grow come
+// first: their holders keep others waiting.
 //
 // Eviction. If a waiter does not fit, a ticket is evicted that is blocked on its client (see
 // Ticket.Evictable): the one blocked longest of the network that holds most. A ticket of a network
@@ -14,10 +15,10 @@
 // counts until its holder returns it.
 //
 // No waiter starves, provided that each holder returns its ticket after a bounded time: nobody
-// passes the next waiter, and a network that was passed over holds nothing after that time. To avoid
+// passes the next waiter but tickets that grow, and a network that was passed over holds nothing after that time. To avoid
 // deadlocks, holders MUST wait for further tickets in one order: memory, one of a kind (Call.One), a turn at the
-// CPU. Exceptions are Ticket.Grow, and PublicDeal, whose holders may wait for large memory and a LargeStatement:
-// nobody waits for it with either.
+// CPU. Exceptions are Ticket.Grow, for which Options.Growth is kept, and PublicDeal, whose holders may wait for large memory
+// and a LargeStatement: nobody waits for it with either.
 package budget
 
 import (
@@ -32,7 +33,7 @@ import (
 var (
 	// ErrNever is returned for a ticket that is larger than the budget.
 	ErrNever = errors.New("budget: the ticket is larger than the budget")
-	// ErrFull is returned after Options.Wait, and by Grow for a ticket that was evicted.
+	// ErrFull is returned after Options.Wait, and by Grow for a ticket that was evicted or returned.
 	ErrFull = errors.New("budget: waited too long for others to return their tickets")
 )
 
@@ -49,6 +50,11 @@ type Options struct {
 	// Bound makes Try bound what one network holds, whether it can be evicted or not: to half of the
 	// budget, and to 1/Share once that is three quarters full. The network "" has no bound.
 	Bound bool
+	// Growth is what only Ticket.Grow may take, so that holders that grow need not wait for each other: it should be at least what a
+	// ticket grows at once.
+	Growth int64
+	// Lease makes a ticket return by itself once its holder has kept others waiting for Patience.
+	Lease bool
 }
 
 // Budget is safe for concurrent use.
@@ -73,7 +79,7 @@ type network struct {
 	held    int64
 	leaving int64
 	tickets int           // some may have 0 units
-	waiters list.List     // of *waiter, next one first
+	waiters list.List     // of *waiter, next one first: those that grow come before the others
 	turn    *list.Element // in Budget.turns; nil: the network does not wait
 	blocked list.List     // of *Ticket, blocked longest first
 	index   int           // in Budget.blocking; -1: none of its tickets can be evicted
@@ -81,7 +87,7 @@ type network struct {
 
 type waiter struct {
 	ticket  *Ticket
-	grows   *Ticket       // that ticket is for; may be nil
+	grows   bool          // the ticket is for Grow
 	ready   chan struct{} // closed when the ticket is granted
 	element *list.Element // in network.waiters; nil: granted
 }
@@ -101,7 +107,7 @@ func New(o Options) *Budget {
 // The caller MUST call Return.
 func (b *Budget) Take(ctx context.Context, network string, n int64) (*Ticket, error) {
 	t := &Ticket{budget: b, name: network, units: n}
-	if err := b.take(ctx, t, nil); err != nil {
+	if err := b.take(ctx, t, false); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -111,19 +117,19 @@ func (b *Budget) Take(ctx context.Context, network string, n int64) (*Ticket, er
 // if these tickets are returned within the calls of their evict functions.
 func (b *Budget) Try(network string, n int64) (*Ticket, bool) {
 	t := &Ticket{budget: b, name: network, units: n}
-	if n < 0 || n > b.Size {
+	if n < 0 || n > b.room(false) {
 		return nil, false
 	}
 	b.mu.Lock()
 	one := b.networks[network]
 	over := b.over(one, n)
-	if over == 0 && b.grantNow(t) {
+	if over == 0 && b.grantNow(t, false) {
 		b.mu.Unlock()
 		return t, true
 	}
 	var evict []func()
 	if over == 0 && b.turns.Len() == 0 {
-		evict = b.makeRoom(one, n, nil)
+		evict = b.makeRoom(one, n, b.room(false))
 	}
 	for over > 0 && one.blocked.Len() > 0 {
 		first := one.blocked.Front().Value.(*Ticket)
@@ -134,7 +140,7 @@ func (b *Budget) Try(network string, n int64) (*Ticket, bool) {
 	run(evict)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return t, len(evict) > 0 && over <= 0 && b.grantNow(t)
+	return t, len(evict) > 0 && over <= 0 && b.grantNow(t, false)
 }
 
 // over returns by how many units a network (nil: it holds nothing) would exceed its bound with n more.
@@ -151,24 +157,43 @@ func (b *Budget) over(one *network, n int64) int64 {
 
 func (b *Budget) share() int64 { return b.Size / b.Share }
 
-// take waits for a ticket. If it is to enlarge another one, it does not evict that one.
-func (b *Budget) take(ctx context.Context, t, grows *Ticket) error {
-	if t.units < 0 || t.units > b.Size {
+// room returns how many units tickets may have together when one that grows, or a new one, is granted.
+func (b *Budget) room(grows bool) int64 {
+	if grows {
+		return b.Size
+	}
+	return b.Size - b.Growth
+}
+
+// take waits for a ticket, which may be to enlarge another one.
+func (b *Budget) take(ctx context.Context, t *Ticket, grows bool) error {
+	if t.units < 0 || t.units > b.room(grows) {
 		return ErrNever
 	}
 	b.mu.Lock()
-	if b.grantNow(t) {
+	if b.grantNow(t, grows) {
 		b.mu.Unlock()
 		return nil
 	}
 	w := &waiter{ticket: t, grows: grows, ready: make(chan struct{})}
-	one := b.of(t.name)
-	w.element = one.waiters.PushBack(w)
-	if one.turn == nil {
+	b.of(t.name).enqueue(w)
+	if one := b.networks[t.name]; one.turn == nil {
 		one.turn = b.turns.PushBack(one)
 	}
 	b.unlock()
 	return b.wait(ctx, w)
+}
+
+func (one *network) enqueue(w *waiter) {
+	e := one.waiters.Front()
+	for e != nil && (!w.grows || e.Value.(*waiter).grows) {
+		e = e.Next()
+	}
+	if e == nil {
+		w.element = one.waiters.PushBack(w)
+	} else {
+		w.element = one.waiters.InsertBefore(w, e)
+	}
 }
 
 func (b *Budget) wait(ctx context.Context, w *waiter) error {
@@ -209,6 +234,11 @@ func (b *Budget) wait(ctx context.Context, w *waiter) error {
 func (b *Budget) next() *waiter {
 	first := func(e *list.Element) *waiter { return e.Value.(*network).waiters.Front().Value.(*waiter) }
 	for e := b.turns.Front(); e != nil; e = e.Next() {
+		if w := first(e); w.grows {
+			return w
+		}
+	}
+	for e := b.turns.Front(); e != nil; e = e.Next() {
 		if one := e.Value.(*network); one.held == 0 || one.held+first(e).ticket.units <= b.share() {
 			return first(e)
 		}
@@ -234,8 +264,8 @@ func (b *Budget) unlock() {
 	for b.turns.Len() > 0 {
 		w := b.next()
 		one := b.networks[w.ticket.name]
-		if b.used+w.ticket.units > b.Size {
-			evict = b.makeRoom(one, w.ticket.units, w.grows)
+		if room := b.room(w.grows); b.used+w.ticket.units > room {
+			evict = b.makeRoom(one, w.ticket.units, room)
 			break
 		}
 		b.leave(one, w)
@@ -246,9 +276,9 @@ func (b *Budget) unlock() {
 	run(evict)
 }
 
-// grantNow grants a ticket if it fits and nobody waits.
-func (b *Budget) grantNow(t *Ticket) bool {
-	if b.turns.Len() > 0 || b.used+t.units > b.Size {
+// grantNow grants a ticket if it fits and nobody waits who is served before.
+func (b *Budget) grantNow(t *Ticket, grows bool) bool {
+	if b.turns.Len() > 0 && (!grows || b.next().grows) || b.used+t.units > b.room(grows) {
 		return false
 	}
 	b.grant(t)
@@ -259,6 +289,9 @@ func (b *Budget) grant(t *Ticket) {
 	t.network, t.evicted = b.of(t.name), false
 	t.network.tickets++
 	b.add(t.network, t.units)
+	if b.Lease {
+		b.block(t, t.Return)
+	}
 }
 
 func (b *Budget) add(one *network, n int64) {

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,7 +42,7 @@ func (b *Budget) check() error {
 			return fmt.Errorf("the heap is not in order at %d", j)
 		}
 	}
-	if b.turns.Len() > 0 && b.used+b.next().ticket.units <= b.Size {
+	if b.turns.Len() > 0 && b.used+b.next().ticket.units <= b.room(b.next().grows) {
 		return errors.New("a ticket that fits is waited for")
 	}
 	return nil
@@ -72,6 +71,9 @@ func FuzzTickets(f *testing.F) {
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		synctest.Test(t, func(t *testing.T) {
 			b := New(small)
+			if len(ops) > 0 && ops[0]&1 > 0 {
+				b.Growth = 12
+			}
 			ctx, giveUp := context.WithCancel(t.Context())
 			var all sync.WaitGroup
 			for i := 0; i+2 < len(ops) && i < 600; i += 3 {
@@ -102,7 +104,7 @@ func FuzzTickets(f *testing.F) {
 }
 
 func hold(t *testing.T, ctx context.Context, b *Budget, what, who, n byte) {
-	units := int64(n) % (b.Size + 1)
+	units := int64(n) % (b.room(false) + 1)
 	network := fmt.Sprint(who % 5)
 	began := time.Now()
 	ticket, err := b.Take(ctx, network, units)
@@ -152,7 +154,8 @@ func hold(t *testing.T, ctx context.Context, b *Budget, what, who, n byte) {
 		time.Sleep(pause / 2)
 	case 3:
 		time.Sleep(pause / 2)
-		// An evicted ticket does not grow, and still counts.
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // others that grow so far may wait for this one
+		defer cancel()
 		if err := ticket.Grow(ctx, b.Size); err == nil && ticket.Units() != b.Size || err != nil && ticket.Units() != units {
 			t.Errorf("Grow: %v, the ticket has %d units", err, ticket.Units())
 		}
@@ -206,8 +209,8 @@ func TestNobodyStarves(t *testing.T) {
 	})
 }
 
-// A ticket grows although others of its size are blocked on their clients or grow too.
-func TestGrowEvictsOthers(t *testing.T) {
+// A ticket grows although others of its size are blocked on their clients, or grow too, or wait for all.
+func TestTicketsGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := small
 		o.Wait = 5 * time.Second
@@ -228,30 +231,54 @@ func TestGrowEvictsOthers(t *testing.T) {
 		if err := ticket.Grow(t.Context(), 41); !errors.Is(err, ErrNever) {
 			t.Errorf("Grow over the budget: %v, want ErrNever", err)
 		}
-		ticket.Return()
-		synctest.Wait()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		b := New(Options{Size: 40, Growth: 12})
+		if _, err := b.Take(t.Context(), "new", 29); !errors.Is(err, ErrNever) {
+			t.Errorf("a new ticket of what is kept for growth: %v, want ErrNever", err)
+		}
 		var all sync.WaitGroup
-		var grown atomic.Int32
-		for i := range 4 { // each would wait for the others
+		for i := range int64(60) { // without Growth, they would wait for each other for ever
 			all.Go(func() {
-				ticket, err := b.Take(t.Context(), fmt.Sprint(i), 7)
+				ticket, err := b.Take(t.Context(), fmt.Sprint(i%7), 1+i%28)
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				defer ticket.Return()
-				time.Sleep(time.Second)
-				if err := ticket.Grow(t.Context(), 30); err == nil {
-					grown.Add(1)
-					time.Sleep(time.Second)
-				} else if !errors.Is(err, ErrFull) {
-					t.Error(err)
+				time.Sleep(time.Duration(1+i%3) * time.Second)
+				if err := ticket.Grow(t.Context(), 1+i%28+i%13); err != nil || ticket.Units() != 1+i%28+i%13 {
+					t.Errorf("Grow: %v, %d units", err, ticket.Units())
 				}
+				time.Sleep(time.Second)
 			})
 		}
 		all.Wait()
-		if grown.Load() == 0 {
-			t.Error("no ticket of four grew")
+		b.empty(t)
+	})
+}
+
+// A holder that keeps others waiting loses its lease, and only then.
+func TestLeasesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(Options{Size: 2, Lease: true})
+		for range 2 {
+			if _, err := b.Take(t.Context(), "keeps", 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Hour)
+		if b.used != 2 {
+			t.Errorf("%d turns are held, want 2: nobody waits", b.used)
+		}
+		for _, want := range []time.Duration{0, 0, time.Second, 0} {
+			began := time.Now()
+			if _, err := b.Take(t.Context(), "waits", 1); err != nil || time.Since(began) != want {
+				t.Errorf("got a turn (%v) after %v, want %v", err, time.Since(began), want)
+			}
+		}
+		if err := b.check(); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -9,14 +9,15 @@ import (
 )
 
 // Call holds the tickets of one call: one for what the call holds until the client took the answer, and
-// a turn at the CPU, which it gives back before each wait. A nil *Call has no limits. The methods return problem.Errors.
+// a turn at the CPU, which it gives back before each wait. The methods return problem.Errors.
 type Call struct {
 	process *Process
 	network string
 
 	mu sync.Mutex
 	// mu guards the fields below. No method waits while it holds mu.
-	of    int // 1: a call of a party
+	of    int     // 1: a call of a party
+	turns *Budget // of short turns
 	ended bool
 	held  *Ticket
 	turn  *Ticket
@@ -24,22 +25,38 @@ type Call struct {
 
 type callKey struct{}
 
+// nobody is the call of a context without one: it has no limits, and keeps no ticket.
+var nobody = &Call{process: unlimited, turns: unlimited.turns[0], ended: true}
+
 // Begin returns a context with a call of a client network. The caller MUST call End. The call of a
 // nil Process has no limits.
 func (p *Process) Begin(ctx context.Context, network string) (context.Context, *Call) {
 	if p == nil {
-		return ctx, nil
+		return ctx, nobody
 	}
-	c := &Call{process: p, network: network}
+	c := &Call{process: p, network: network, turns: p.turns[0]}
 	return context.WithValue(ctx, callKey{}, c), c
 }
 
+// From returns the call in ctx. If there is none, the call that it returns has no limits.
+func From(ctx context.Context) *Call {
+	if c, ok := ctx.Value(callKey{}).(*Call); ok {
+		return c
+	}
+	return nobody
+}
+
 // Turn waits for a turn at the CPU before a call is known, and returns a problem.Error. A nil Process has no limits.
-func (p *Process) Turn(network string) (*Ticket, error) {
+// `party` means that the call may be expected to be a party's: with turns of their own, parties do not wait behind strangers.
+func (p *Process) Turn(network string, party bool) (*Ticket, error) {
 	if p == nil {
 		return nil, nil
 	}
-	t, err := p.turns.Take(context.Background(), network, 1)
+	turns := p.turns[0]
+	if party {
+		turns = p.turns[1]
+	}
+	t, err := turns.Take(context.Background(), network, 1)
 	if err != nil {
 		return nil, overloaded(err)
 	}
@@ -50,34 +67,33 @@ func (p *Process) Turn(network string) (*Ticket, error) {
 func (c *Call) Adopt(turn *Ticket) {
 	switch {
 	case turn == nil:
-	case c == nil || c.network != turn.name:
+	case c.network != turn.name:
 		turn.Return()
 	default:
+		c.mu.Lock()
+		c.turns = turn.budget
+		c.mu.Unlock()
 		c.keep(turn, &c.turn)
 	}
 }
 
-// From returns the call in ctx, or nil.
-func From(ctx context.Context) *Call {
-	c, _ := ctx.Value(callKey{}).(*Call)
-	return c
-}
-
 // Party marks the call as one with an invite token of the deal. Call Party before Hold.
 func (c *Call) Party() {
-	if c != nil {
-		c.mu.Lock()
-		c.of = 1
-		c.mu.Unlock()
-	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.of, c.turns = 1, c.process.turns[1]
+}
+
+// IsParty reports whether the call was marked by Party.
+func (c *Call) IsParty() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.of == 1
 }
 
 // Hold makes the call's ticket at least n bytes large, before the call holds that much. If it must wait,
-// it gives back a small ticket first, and a large one can be evicted meanwhile.
+// it gives back its turn and a small ticket first, and keeps a large one.
 func (c *Call) Hold(ctx context.Context, n int64) error {
-	if c == nil {
-		return nil
-	}
 	c.mu.Lock()
 	held, from, turn := c.held, c.memory(n), c.turn
 	c.mu.Unlock()
@@ -167,23 +183,20 @@ func (c *Call) Shrink(n int64) {
 // Turn waits for a turn at the CPU, unless the call has one. What a call computes that holds more than a
 // small one counts as long.
 func (c *Call) Turn(ctx context.Context) error {
-	if c == nil {
-		return nil
-	}
-	switch {
-	case c.Large():
+	if c.Large() {
 		return c.Long(ctx)
-	case c.HasTurn():
+	}
+	c.mu.Lock()
+	turns, has := c.turns, c.turn != nil
+	c.mu.Unlock()
+	if has {
 		return nil
 	}
-	return c.take(ctx, c.process.turns, 1, &c.turn)
+	return c.take(ctx, turns, 1, &c.turn)
 }
 
 // Long waits for a turn for a computation of more than a millisecond. It gives back a turn for a shorter one.
 func (c *Call) Long(ctx context.Context) error {
-	if c == nil {
-		return nil
-	}
 	c.mu.Lock()
 	turns, turn := c.process.long[c.of], c.turn
 	c.mu.Unlock()
@@ -196,9 +209,6 @@ func (c *Call) Long(ctx context.Context) error {
 
 // HasTurn reports whether the call has a turn.
 func (c *Call) HasTurn() bool {
-	if c == nil {
-		return false
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.turn != nil
@@ -207,9 +217,6 @@ func (c *Call) HasTurn() bool {
 // Yield passes the turn to others that wait for one. Long computations call it every few
 // milliseconds.
 func (c *Call) Yield(ctx context.Context) error {
-	if c == nil {
-		return nil
-	}
 	c.mu.Lock()
 	turn := c.turn
 	c.mu.Unlock()
@@ -220,14 +227,10 @@ func (c *Call) Yield(ctx context.Context) error {
 	return c.take(ctx, turn.budget, 1, &c.turn)
 }
 
-// Rest gives back the turn. Every wait begins with it, else all others wait, too. These call it themselves: statements, Redis,
-// requests to the log, the beacon and the KMS, reading a body, writing a large answer, and the other methods of a Call that wait.
-// Any other wait MUST call it.
-func (c *Call) Rest() {
-	if c != nil {
-		c.giveBack(&c.turn)
-	}
-}
+// Rest gives back the turn. Every wait begins with it, else all others wait, too, for at most a second (Options.Lease). These call
+// it themselves: statements, Redis, requests to the log, the beacon and the KMS, reading from the client, writing a large answer,
+// and the other methods of a Call that wait. Any other wait MUST call it.
+func (c *Call) Rest() { c.giveBack(&c.turn) }
 
 func (c *Call) giveBack(from **Ticket) {
 	c.mu.Lock()
@@ -243,9 +246,6 @@ func (c *Call) giveBack(from **Ticket) {
 // call `wake`, which MUST return at once; then the call answers what is now. The caller calls
 // `resume` after the wait.
 func (c *Call) Wait(n int64, wake func()) (resume func(context.Context) error) {
-	if c == nil {
-		return func(context.Context) error { return nil }
-	}
 	c.Rest()
 	held := c.ticket()
 	if held == nil {
@@ -273,9 +273,6 @@ func (c *Call) Wait(n int64, wake func()) (resume func(context.Context) error) {
 
 // One waits for one of a kind. The networks take turns. The caller MUST call `done`.
 func (c *Call) One(ctx context.Context, k Kind) (done func(), err error) {
-	if c == nil {
-		return func() {}, nil
-	}
 	c.Rest()
 	t, err := c.process.ones[k].Take(ctx, c.network, 1)
 	if err != nil {
@@ -299,9 +296,6 @@ func (c *Call) Busy() bool {
 }
 
 func (c *Call) ticket() *Ticket {
-	if c == nil {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.held
@@ -327,9 +321,6 @@ func (c *Call) Unsent(n int64) (t *Ticket, ok bool) {
 
 // End gives back all. Afterwards the call takes nothing.
 func (c *Call) End() {
-	if c == nil {
-		return
-	}
 	c.mu.Lock()
 	c.ended = true
 	c.mu.Unlock()

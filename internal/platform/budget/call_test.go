@@ -20,13 +20,13 @@ func smallProcess() *Process {
 	of := func(size int64) *Budget { return New(Options{Size: size, Wait: wait}) }
 	return &Process{
 		small: [2]*Budget{of(MaxSmall), of(MaxSmall)}, large: of(2 << 20),
-		turns: of(1), long: [2]*Budget{of(1), of(1)}, ones: [kinds]*Budget{of(1), of(1), of(1), of(1)},
+		turns: [2]*Budget{of(1), of(1)}, long: [2]*Budget{of(1), of(1)}, ones: [kinds]*Budget{of(1), of(1), of(1), of(1)},
 	}
 }
 
 func (p *Process) empty(t *testing.T) {
 	t.Helper()
-	for _, b := range append(p.ones[:], p.small[0], p.small[1], p.large, p.turns, p.long[0], p.long[1]) {
+	for _, b := range append(p.ones[:], p.small[0], p.small[1], p.large, p.turns[0], p.turns[1], p.long[0], p.long[1]) {
 		b.empty(t)
 	}
 }
@@ -119,6 +119,35 @@ func TestCallWithoutTheLargerTicketHoldsNothing(t *testing.T) {
 	}
 	c.End()
 	p.empty(t)
+}
+
+// A party does not wait for the turns of strangers, nor does the next call of its connection before it is known.
+func TestPartiesDoNotWaitBehindStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := smallProcess()
+		began := time.Now()
+		ctx, stranger := p.Begin(t.Context(), "many")
+		_, party := p.Begin(t.Context(), "one")
+		party.Party()
+		if err := errors.Join(stranger.Turn(ctx), party.Turn(ctx)); err != nil {
+			t.Error(err)
+		}
+		party.Rest()
+		turn, err := p.Turn("one", party.IsParty())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, next := p.Begin(t.Context(), "one")
+		next.Adopt(turn)
+		next.Rest()
+		if err := next.Turn(ctx); err != nil || next.IsParty() || time.Since(began) != 0 {
+			t.Errorf("%v; the next call is a party's: %t; waited %v for turns, want none", err, next.IsParty(), time.Since(began))
+		}
+		for _, c := range []*Call{stranger, party, next} {
+			c.End()
+		}
+		p.empty(t)
+	})
 }
 
 // A waiting call gives up its ticket when others need it, and gets another one to answer.
@@ -275,12 +304,13 @@ func TestRunbookSaysWhatAReplicaHolds(t *testing.T) {
 	}
 	for _, row := range []string{
 		fmt.Sprintf("| shared memory of large work | %d MiB |", api.large.Size>>20),
+		fmt.Sprintf("| of this, for calls that already hold some and need more | %d MiB |", api.large.Growth>>20),
 		fmt.Sprintf("| memory reserved for small calls of parties | %d MiB |", api.small[1].Size>>20),
 		fmt.Sprintf("| memory reserved for small calls of everyone else | %d MiB |", api.small[0].Size>>20),
 		fmt.Sprintf("| shared memory of deadline-worker | %d MiB |", worker.large.Size>>20),
 		fmt.Sprintf("| unread answers of log-server | %d MiB |", NewLog().large.Size>>20),
-		fmt.Sprintf("| waiting calls over REST | %d |", min(8192, (api.small[1].Size+api.large.Size)/SmallCall)),
-		fmt.Sprintf("| waiting calls over MCP | %d |", (api.small[1].Size+api.large.Size)/MaxSmall),
+		fmt.Sprintf("| waiting calls over REST | %d |", min(8192, (api.small[1].Size+api.large.room(false))/SmallCall)),
+		fmt.Sprintf("| waiting calls over MCP | %d |", (api.small[1].Size+api.large.room(false))/MaxSmall),
 	} {
 		if !strings.Contains(string(text), row) {
 			t.Errorf("the runbook lacks %q", row)

@@ -6,18 +6,15 @@ import (
 	"time"
 )
 
-// growPatience is how many times as long as others a ticket that grows is spared: it does not wait for its client.
-const growPatience = 4
-
-// makeRoom evicts tickets, but not the one that is spared, until n units for the network `newcomer`
-// (nil: it holds nothing) would fit. It returns what to call after mu is unlocked.
-func (b *Budget) makeRoom(newcomer *network, n int64, spared *Ticket) (evict []func()) {
+// makeRoom evicts tickets until n units for the network `newcomer` (nil: it holds nothing) would fit into a room. It returns what
+// to call after mu is unlocked.
+func (b *Budget) makeRoom(newcomer *network, n, room int64) (evict []func()) {
 	holds := n
 	if newcomer != nil {
 		holds += newcomer.held - newcomer.leaving
 	}
-	for need := b.used + n - b.Size - b.leaving; need > 0; {
-		t := b.evictable(newcomer, holds, spared)
+	for need := b.used + n - room - b.leaving; need > 0; {
+		t := b.evictable(newcomer, holds)
 		if t == nil {
 			break
 		}
@@ -28,32 +25,42 @@ func (b *Budget) makeRoom(newcomer *network, n int64, spared *Ticket) (evict []f
 }
 
 // evictable returns the ticket to evict next for a network that will hold `holds` units, or nil.
-func (b *Budget) evictable(newcomer *network, holds int64, spared *Ticket) *Ticket {
-	first := func(blocked *list.List) *Ticket {
-		for e := blocked.Front(); e != nil; e = e.Next() {
-			if t := e.Value.(*Ticket); t != spared && (!t.grows || time.Since(t.since) >= growPatience*b.Patience) {
-				return t
-			}
-		}
-		return nil
-	}
-	late := func(t *Ticket) bool { return t != nil && time.Since(t.since) >= b.Patience }
+func (b *Budget) evictable(newcomer *network, holds int64) *Ticket {
 	if len(b.blocking) == 0 {
 		return nil
 	}
+	late := func(t *Ticket) bool { return time.Since(t.since) >= b.Patience }
 	largest := b.blocking[0]
-	t, held := first(&largest.blocked), largest.held-largest.leaving
+	t, held := largest.blocked.Front().Value.(*Ticket), largest.held-largest.leaving
 	kept := b.share() // what a network keeps from others for Patience
-	if b.Bound {      // connections cost nothing to open again: sixteen networks could else fill a port and stay young
+	switch {
+	case b.Bound: // connections cost nothing to open again: sixteen networks could else fill a port and stay young
 		kept = 0
+	case b.Lease:
+		kept = b.Size
 	}
-	if t != nil && held > kept && held > holds && largest != newcomer || late(t) {
+	if held > kept && held > holds && largest != newcomer || late(t) {
 		return t
 	}
-	if t = first(&b.blocked); late(t) {
+	if t = b.blocked.Front().Value.(*Ticket); late(t) {
 		return t
 	}
 	return nil
+}
+
+// block lets a ticket be evicted from now on.
+func (b *Budget) block(t *Ticket, evict func()) {
+	one := t.network
+	t.evict, t.since = evict, time.Now()
+	if t.blocked[0] != nil {
+		b.blocked.MoveToBack(t.blocked[0])
+		one.blocked.MoveToBack(t.blocked[1])
+		return
+	}
+	t.blocked[0], t.blocked[1] = b.blocked.PushBack(t), one.blocked.PushBack(t)
+	if one.index < 0 {
+		heap.Push(&b.blocking, one)
+	}
 }
 
 func (b *Budget) evict(t *Ticket) func() {

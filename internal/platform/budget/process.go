@@ -41,7 +41,7 @@ const (
 type Process struct {
 	small [2]*Budget     // bytes of calls that hold at most MaxSmall
 	large *Budget        // bytes of the others
-	turns *Budget        // calls that compute at the same time
+	turns [2]*Budget     // calls that compute at the same time
 	long  [2]*Budget     // long computations at the same time
 	ones  [kinds]*Budget // see Call.One
 }
@@ -94,16 +94,29 @@ func NewProcess(connections int) (*Process, error) {
 		return nil, fmt.Errorf("the memory limit of %d MiB is too low for %d connections: raise it (or GOMEMLIMIT) by at least %d MiB", limit>>20, connections, (largest-shared)*16/10>>20+1)
 	}
 	of := func(size int64) *Budget { return New(Options{Size: size, Wait: wait}) }
-	// While all threads of the scheduler compute, Go asks the network for news only every 10 ms. So there is one more
-	// of them than turns, and the kernel shares the cores between them.
-	turnsOf := func(n int) *Budget { return New(Options{Size: int64(n), Wait: longWait}) }
+	turnsOf := func(n int) [2]*Budget {
+		o := Options{Size: int64(n), Wait: longWait, Lease: true}
+		return [2]*Budget{New(o), New(o)}
+	}
 	long := max(1, cores/4)
-	runtime.GOMAXPROCS(cores + 2*long + 1)
+	// While all threads of the scheduler compute, Go asks the network for news only every 10 ms. So there are more threads than
+	// cores, and the kernel shares the cores between them. Still more would leave less to each short turn.
+	runtime.GOMAXPROCS(cores + long + 1)
 	return &Process{
-		small: [2]*Budget{of(small), of(small)}, large: of(shared),
-		turns: turnsOf(cores), long: [2]*Budget{turnsOf(long), turnsOf(long)}, ones: newOnes(wait),
+		small: [2]*Budget{of(small), of(small)}, large: New(Options{Size: shared, Wait: wait, Growth: min(largest, shared-largest)}),
+		turns: turnsOf(cores), long: turnsOf(long), ones: newOnes(wait),
 	}, nil
 }
+
+// unlimited grants everything.
+var unlimited = func() *Process {
+	all := New(Options{Size: math.MaxInt64})
+	p := &Process{small: [2]*Budget{all, all}, large: all, turns: [2]*Budget{all, all}, long: [2]*Budget{all, all}}
+	for k := range p.ones {
+		p.ones[k] = all
+	}
+	return p
+}()
 
 // NewWorker returns the budgets of deadline-worker, which has no clients: each deal counts as a network.
 func NewWorker() (*Process, error) {
@@ -116,7 +129,8 @@ func NewWorker() (*Process, error) {
 		return nil, fmt.Errorf("the memory limit of %d MiB is too low: raise it (or GOMEMLIMIT) by at least %d MiB", limit>>20, (largest-shared)*16/10>>20+1)
 	}
 	of := func(size int64) *Budget { return New(Options{Size: size}) }
-	return &Process{small: [2]*Budget{of(workerSmall), of(0)}, large: of(shared), turns: of(1), long: [2]*Budget{of(1), of(1)}, ones: newOnes(0)}, nil
+	one := func() [2]*Budget { return [2]*Budget{of(1), of(1)} }
+	return &Process{small: [2]*Budget{of(workerSmall), of(0)}, large: New(Options{Size: shared, Growth: min(largest, shared-largest)}), turns: one(), long: one(), ones: newOnes(0)}, nil
 }
 
 // NewLog returns the budgets of log-server, whose calls are small: only answers that clients do not take

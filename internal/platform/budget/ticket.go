@@ -1,7 +1,6 @@
 package budget
 
 import (
-	"container/heap"
 	"container/list"
 	"context"
 	"time"
@@ -16,7 +15,6 @@ type Ticket struct {
 	network *network // nil: not granted, or returned
 	units   int64
 	evicted bool
-	grows   bool // waits in Grow
 	evict   func()
 	since   time.Time        // blocked since
 	blocked [2]*list.Element // in Budget.blocked and network.blocked; nil: cannot be evicted
@@ -54,7 +52,7 @@ func (t *Ticket) TryGrow(n int64) bool {
 	b := t.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if t.network == nil || t.evicted || n > t.units && (b.turns.Len() > 0 || b.used+n-t.units > b.Size) {
+	if t.network == nil || t.evicted || n > t.units && (b.turns.Len() > 0 && b.next().grows || b.used+n-t.units > b.Size) {
 		return false
 	}
 	if n > t.units {
@@ -64,43 +62,30 @@ func (t *Ticket) TryGrow(n int64) bool {
 	return true
 }
 
-// Grow makes the ticket n units large, and waits for that like Take. After growPatience times Options.Patience, the
-// ticket can be evicted meanwhile, and Grow then returns ErrFull: two holders that grow could otherwise wait for each other.
+// Grow makes the ticket n units large, and waits for that like Take, but before all new tickets. Meanwhile the ticket still counts.
 func (t *Ticket) Grow(ctx context.Context, n int64) error {
 	if t.TryGrow(n) {
 		return nil
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	more := &Ticket{budget: t.budget, name: t.name, units: n - t.Units()}
-	if n > t.budget.Size {
+	b, more := t.budget, &Ticket{budget: t.budget, name: t.name, units: n - t.Units()}
+	if n > b.Size {
 		return ErrNever
 	}
-	t.growing(true)
-	defer t.growing(false)
-	if !t.Evictable(cancel) {
+	if !t.Busy() {
 		return ErrFull
 	}
-	err := t.budget.take(ctx, more, t)
-	t.budget.mu.Lock()
-	defer t.budget.unlock()
-	switch {
-	case t.network == nil || t.evicted:
-		more.giveBack()
-		return ErrFull
-	case err == nil:
-		more.giveBack()
-		t.resize(t.units + more.units)
-		t.units += more.units
+	if err := b.take(ctx, more, true); err != nil {
+		return err
 	}
-	t.budget.unblock(t)
-	return err
-}
-
-func (t *Ticket) growing(is bool) {
-	t.budget.mu.Lock()
-	defer t.budget.mu.Unlock()
-	t.grows = is
+	b.mu.Lock()
+	defer b.unlock()
+	more.giveBack()
+	if t.network == nil || t.evicted {
+		return ErrFull
+	}
+	t.resize(t.units + more.units)
+	t.units += more.units
+	return nil
 }
 
 // resize counts n units instead of t.units, which the caller MUST set if the ticket stays.
@@ -133,17 +118,7 @@ func (t *Ticket) Evictable(evict func()) bool {
 	if t.network == nil || t.evicted {
 		return false
 	}
-	one := t.network
-	t.evict, t.since = evict, time.Now()
-	if t.blocked[0] != nil {
-		b.blocked.MoveToBack(t.blocked[0])
-		one.blocked.MoveToBack(t.blocked[1])
-		return true
-	}
-	t.blocked[0], t.blocked[1] = b.blocked.PushBack(t), one.blocked.PushBack(t)
-	if one.index < 0 {
-		heap.Push(&b.blocking, one)
-	}
+	b.block(t, evict)
 	return true
 }
 

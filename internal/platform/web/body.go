@@ -1,7 +1,6 @@
 package web
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -20,64 +19,63 @@ const (
 // connection. For a larger one, ReadAll first takes a ticket for the call in the request's context.
 // The errors are problem.Errors.
 func ReadAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	b := bodyReader{r: r, conn: connOf(r.Context()), control: http.NewResponseController(w), began: time.Now()}
-	budget.From(r.Context()).Rest() // reading waits for the client
+	b := bodyReader{r: r, conn: connOf(r.Context()), call: budget.From(r.Context()), control: http.NewResponseController(w), began: time.Now()}
 	size := r.ContentLength
-	tooLarge := problem.New(problem.BodyTooLarge, "the body is over %d bytes; send a smaller one", limit)
-	if size == 0 {
+	switch {
+	case size == 0:
 		return nil, nil
-	}
-	if size > limit { // read on for a while: a client that still sends may not read the answer
+	case size < 0: // not known
+		size = limit + 1
+	case size > limit: // read on for a while: a client that still sends may not read the answer
 		_, _ = io.CopyN(io.Discard, &b, limit)
-		w.Header().Set("Connection", "close")
-		return nil, tooLarge
+		return nil, tooLarge(w, limit)
 	}
-	all := make([]byte, min(uint64(size), budget.SmallBody))
+	all := make([]byte, min(size, budget.SmallBody))
 	n, err := io.ReadFull(&b, all)
-	if size < 0 && err == nil || size > int64(n) && err == nil {
-		if size < 0 {
-			size = limit
-		}
+	all = all[:n]
+	if err == nil && size > int64(n) {
 		b.conn.busy()
-		b.call = budget.From(r.Context())
 		if err := b.call.Hold(r.Context(), size+budget.SmallCall); err != nil {
 			b.extend(time.Second) // so that net/http can read the rest, and the client gets the answer
 			return nil, err
 		}
 		if r.ContentLength < 0 {
-			all, err = b.chunked(all, limit)
+			var rest []byte
+			rest, err = io.ReadAll(io.LimitReader(&b, size-int64(n)))
+			all = append(all, rest...)
 		} else {
 			all = append(make([]byte, 0, size), all...)[:size]
 			_, err = io.ReadFull(&b, all[n:])
 		}
-	} else if size < 0 && errors.Is(err, io.ErrUnexpectedEOF) || err == io.EOF {
-		all, err = all[:n], nil
 	}
 	b.conn.busy()
 	switch {
 	case !b.call.Busy():
 		b.extend(time.Second)
 		return nil, problem.New(problem.Overloaded, "the body arrived slowly while others waited; send the same request again in a few seconds").WithRetryAfter(2)
-	case err == errTooLarge:
-		w.Header().Set("Connection", "close")
-		return nil, tooLarge
-	case err != nil || r.ContentLength >= 0 && int64(len(all)) != r.ContentLength:
+	case int64(len(all)) > limit:
+		return nil, tooLarge(w, limit)
+	case err != nil && !(b.ended && r.ContentLength < 0):
 		return nil, problem.New(problem.InvalidJSON, "the body arrived too slowly or incompletely; send it again").WithCause(err)
 	}
 	return all, nil
 }
 
-var errTooLarge = errors.New("too large")
+func tooLarge(w http.ResponseWriter, limit int64) error {
+	w.Header().Set("Connection", "close")
+	return problem.New(problem.BodyTooLarge, "the body is over %d bytes; send a smaller one", limit)
+}
 
 // bodyReader lets the budget evict the call, or the connection, while it waits for the client.
 type bodyReader struct {
 	r       *http.Request
-	conn    *conn        // nil only in tests
-	call    *budget.Call // nil: has no ticket yet
+	conn    *conn // nil only in tests
+	call    *budget.Call
 	control *http.ResponseController
 	began   time.Time
 	read    int64
 	end     int64 // up to which a read deadline is set
+	ended   bool  // all has come
 }
 
 func (b *bodyReader) Read(p []byte) (int, error) {
@@ -91,30 +89,12 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	}
 	n, err := b.r.Body.Read(p[:min(len(p), step)])
 	b.read += int64(n)
+	b.ended = err == io.EOF
 	return n, err
 }
 
 // extend sets the read deadline. It fails only in tests, where there is no connection.
 func (b *bodyReader) extend(d time.Duration) { _ = b.control.SetReadDeadline(time.Now().Add(d)) }
-
-// chunked reads a body without a Content-Length.
-func (b *bodyReader) chunked(all []byte, limit int64) ([]byte, error) {
-	for {
-		if len(all) == cap(all) {
-			all = append(all, 0)[:len(all)]
-		}
-		n, err := b.Read(all[len(all):cap(all)])
-		all = all[:len(all)+n]
-		switch {
-		case int64(len(all)) > limit:
-			return nil, errTooLarge
-		case err == io.EOF:
-			return all, nil
-		case err != nil:
-			return nil, err
-		}
-	}
-}
 
 // requestBody notes whether the handler has read the body to its end.
 type requestBody struct {
@@ -133,9 +113,6 @@ func (b *requestBody) Read(p []byte) (int, error) {
 func (b *requestBody) leave(w http.ResponseWriter, r *http.Request) {
 	if !b.ended {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second))
-		if c := connOf(r.Context()); c != nil {
-			c.call.Rest()
-			c.waits()
-		}
+		connOf(r.Context()).waits()
 	}
 }

@@ -58,9 +58,8 @@ func NewListener(l net.Listener, server *http.Server, most int, process *budget.
 		case http.StateIdle:
 			one.lines, one.text = 0, false
 			one.waits()
-		case http.StateClosed, http.StateHijacked:
+		case http.StateClosed:
 			one.rest()
-			one.leave()
 		}
 	}
 	bounded := &Listener{Listener: l, proxy: proxy, refused: refused, process: process}
@@ -78,11 +77,11 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil || !ok {
 			return accepted, err
 		}
-		one := &conn{TCPConn: tcp, of: l, network: l.network(tcp)}
+		one := &conn{TCPConn: tcp, of: l, network: l.network(tcp), call: budget.From(context.Background())}
 		if l.open != nil {
 			if one.ticket, ok = l.open.Try(one.network, 1); !ok {
 				l.refused(one)
-				_ = one.Close()
+				_ = tcp.Close() // at once, because nothing counts it
 				continue
 			}
 		}
@@ -134,7 +133,8 @@ type conn struct {
 	lines   int            // of the header so far; -1: it has ended
 	text    bool           // the last line so far is not empty
 	turn    *budget.Ticket // to parse the header; nil: none
-	call    *budget.Call   // nil: no call is served
+	call    *budget.Call   // that is served; without limits between calls
+	party   bool           // the last call was a party's
 	written int            // bytes since the client had taken nearly all
 	began   time.Time      // when these came to more than freeUnsent
 	unsent  *budget.Ticket // of bytes that the client has not taken yet; may be returned already
@@ -148,13 +148,16 @@ const (
 
 var errLines = errors.New("too many lines in the header")
 
-// Read waits for a turn at the CPU once some of a header has come.
+// Read waits for a turn at the CPU once some of a header has come, and gives back that of the call before it waits for a body.
 //
 // It counts the lines of a header: net/http takes about a hundred bytes for each, however short it is, so
 // a header of 16 KiB could take half a megabyte. A header that begins in the read buffer, behind another
 // request, is not counted up to headerStep.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.lines < 0 {
+		if len(b) > 1 { // not net/http, which waits for a byte while the call is served
+			c.call.Rest()
+		}
 		if len(b) <= readAhead {
 			b = b[:min(len(b), headerStep)]
 		}
@@ -164,7 +167,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.TCPConn.Read(b[:min(len(b), headerStep)])
 	if n > 0 {
 		var full error
-		if c.turn, full = c.of.process.Turn(c.network); full != nil {
+		if c.turn, full = c.of.process.Turn(c.network, c.party); full != nil {
 			_ = Refuse(c.TCPConn, problem.From(full))
 			return 0, full
 		}
@@ -209,7 +212,7 @@ func (c *conn) write(b []byte) (int, error) {
 	for err == nil && sent < len(b) {
 		if !lags(c.began, c.written-len(b)+sent) {
 			c.waits()
-			c.call.Blocked(c.drop)
+			c.call.Blocked(c.evict)
 		}
 		n := 0
 		n, err = c.TCPConn.Write(b[sent:min(len(b), sent+step)])
@@ -248,10 +251,10 @@ func Serves(r *http.Request, call *budget.Call) {
 func Sent(r *http.Request, call *budget.Call) {
 	defer call.End()
 	c := connOf(r.Context())
-	if c == nil || call == nil {
+	if c == nil {
 		return
 	}
-	c.call = nil
+	c.call, c.party = budget.From(context.Background()), call.IsParty()
 	if c.written <= freeUnsent {
 		return
 	}
@@ -265,10 +268,10 @@ func Sent(r *http.Request, call *budget.Call) {
 	}
 	var ok bool
 	if c.unsent, ok = call.Unsent(left); !ok {
-		c.drop()
+		c.evict()
 		return
 	}
-	c.unsent.Evictable(c.drop)
+	c.unsent.Evictable(c.evict)
 	c.poll(c.unsent)
 }
 
@@ -295,10 +298,26 @@ func (c *conn) left() int64 {
 	return int64(n)
 }
 
-// drop closes the connection, and lets the kernel forget what is unsent.
-func (c *conn) drop() {
-	_ = c.SetLinger(0)
-	c.evict()
+// Close closes the connection once the client has taken all, so that the connection counts what the kernel holds for it, and the
+// listener counts the connection. Meanwhile the budget may end it.
+func (c *conn) Close() error {
+	if c.left() == 0 {
+		defer c.leave()
+		return c.TCPConn.Close()
+	}
+	c.waits()
+	c.finish(time.Now().Add(unackedTime))
+	return c.CloseWrite()
+}
+
+func (c *conn) finish(until time.Time) {
+	time.AfterFunc(pollUnsent, func() {
+		if c.left() == 0 || time.Now().After(until) {
+			c.evict()
+		} else {
+			c.finish(until)
+		}
+	})
 }
 
 // waits says that the server waits for the client, until busy.
@@ -308,8 +327,12 @@ func (c *conn) waits() {
 	}
 }
 
+// evict closes the connection at once, and lets the kernel forget what is unsent.
 func (c *conn) evict() {
-	_ = c.Close()
+	if c.left() > 0 {
+		_ = c.SetLinger(0)
+	}
+	_ = c.TCPConn.Close()
 	c.leave()
 }
 
