@@ -8,9 +8,12 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -43,7 +46,36 @@ func waits(n int, headers int) func(*testing.T, *localstack.Stack) func(context.
 	}
 }
 
+// leaving asks for answers on connections that the server closes after them, reads none, and keeps the connections.
+func leaving(path string) func(*testing.T, *localstack.Stack) func(context.Context, *crowd) {
+	return func(_ *testing.T, stack *localstack.Stack) func(context.Context, *crowd) {
+		text := "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+		return func(ctx context.Context, from *crowd) {
+			var all sync.WaitGroup
+			for i := range 32 {
+				all.Go(func() {
+					dialer := net.Dialer{
+						LocalAddr: &net.TCPAddr{IP: net.ParseIP(from.addresses[i%len(from.addresses)])},
+						Control: func(_, _ string, raw syscall.RawConn) error {
+							return raw.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
+						},
+					}
+					for ctx.Err() == nil {
+						if conn, err := dialer.DialContext(ctx, "tcp", strings.TrimPrefix(stack.BaseURL(), "http://")); err == nil {
+							defer conn.Close()
+							_, _ = io.WriteString(conn, text)
+						}
+						e2e.Pause(ctx, 10*time.Millisecond)
+					}
+				})
+			}
+			all.Wait()
+		}
+	}
+}
+
 var further = []attack{
+	{"z unread answers on connections that close", leaving("/openapi.json")},
 	{"a openapi.json, 128 connections", get(128, "/openapi.json")},
 	{"b pages, 128 connections", get(128, "/", "/protocol", "/d/x", "/new", "/reference", "/llms.txt")},
 	{"c tools/list, 128 connections", func(*testing.T, *localstack.Stack) func(context.Context, *crowd) {

@@ -20,7 +20,11 @@ import (
 	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
-func init() { apart = splitCores }
+func init() {
+	apart = splitCores
+	// deal-api counts the cores when it starts, before splitCores.
+	limits = append(limits, fmt.Sprint("GOMAXPROCS=", max(1, runtime.NumCPU()/2)))
+}
 
 // splitCores moves the servers to one half of the cores. This process and the victim stay on the other half.
 func splitCores(t *testing.T) {
