@@ -25,7 +25,7 @@ import (
 const (
 	memoryLimit  = "540MiB"  // GOMEMLIMIT: 90 % of 600 MB
 	mostResident = 600 << 20 // bytes
-	mostUnsent   = 96 << 20  // bytes that the kernel holds for clients of deal-api: tickets grant 57 MB, and a connection keeps up to 16 KB
+	mostUnsent   = 96 << 20  // bytes that the kernel holds for clients of deal-api: tickets for 57 MB, and up to 16 KB of each connection in an attack
 )
 
 // attack prepares deals, and returns what then runs until its context ends.

@@ -116,6 +116,15 @@ func (s *Service) seatOf(ctx context.Context, tokenHash []byte) (seat, error) {
 	return at, nil
 }
 
+// KnowsToken reports whether a credential is an invite token that this process has seen lately. It reads nothing.
+func (s *Service) KnowsToken(credential string) bool {
+	if !strings.HasPrefix(credential, tokenPrefix) {
+		return false
+	}
+	_, known := s.tokens.Get(hash(sealing.TokenHash(credential)))
+	return known
+}
+
 // Action is a kind of request about a deal.
 type Action int
 

@@ -30,3 +30,21 @@ func TestOnlyTheInitiatorsKeyIsAskedForToCancel(t *testing.T) {
 		})
 	}
 }
+
+// A token is known once it has admitted a caller, and no other credential is.
+func TestTokensAreKnown(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t)
+	svc := h.at(h.origin)
+	d := h.split(t, nil)
+	of(svc.Authenticate(t.Context(), d.tokens[0])).ok(t)
+	of(svc.Authenticate(t.Context(), d.key)).ok(t)
+	if !svc.KnowsToken(d.tokens[0]) {
+		t.Error("a token that was used is not known")
+	}
+	for _, credential := range []string{"", d.key, "it_" + strings.Repeat("A", 32)} {
+		if svc.KnowsToken(credential) {
+			t.Errorf("%q is known as a token", credential)
+		}
+	}
+}

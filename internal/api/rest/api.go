@@ -169,6 +169,9 @@ func (a *API) observed(next http.Handler) http.Handler {
 		ctx, call := a.Budget.Begin(ctx, caller.Network(a.Callers.Address(r)))
 		limited := r.WithContext(ctx)
 		web.Serves(limited, call)
+		if a.Budget != nil && a.Escrow.KnowsToken(bearer(r)) { // behind a proxy, the connection does not say so
+			call.Expect()
+		}
 		defer web.Sent(limited, call)
 		if err := call.Turn(ctx); err != nil {
 			web.Error(w, err)

@@ -99,11 +99,18 @@ func (a *API) message(w http.ResponseWriter, r *http.Request) *ops.Message {
 
 func (q request) Address() string { return q.api.Callers.Address(q.r) }
 
-// Credential returns the Bearer credential (RFC 6750 2.1). The scheme's name is
-// case-insensitive (RFC 9110 11.1).
+// bearer returns the Bearer credential (RFC 6750 2.1), or "". The scheme's name is case-insensitive (RFC 9110 11.1).
+func bearer(r *http.Request) string {
+	scheme, value, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(value)
+}
+
 func (q request) Credential(ops.Who, escrow.Action) (string, error) {
-	scheme, value, _ := strings.Cut(q.r.Header.Get("Authorization"), " ")
-	if value = strings.TrimSpace(value); !strings.EqualFold(scheme, "Bearer") || value == "" { // SPEC 5.5
+	value := bearer(q.r)
+	if value == "" { // SPEC 5.5
 		return "", problem.New(problem.AuthRequired, "pass `Authorization: Bearer <API_KEY or INVITE_TOKEN>`; get an API key with %s", problem.Call{Op: problem.CreateKey})
 	}
 	return value, nil

@@ -6,8 +6,8 @@
 // work, so that one kind cannot take what another needs (see Process).
 //
 // Order. A budget serves its waiters round robin by network, and those of one network first come,
-// first served. While others wait, a network that holds more than its share is passed over. Tickets that grow come
-// first: their holders keep others waiting.
+// first served. While others wait, a network that holds more than its share is passed over. Tickets that grow wait for
+// Options.Growth, which one of them at a time may use, or for what nobody waits for. The network that holds least comes first.
 //
 // Eviction. If a waiter does not fit, a ticket is evicted that is blocked on its client (see
 // Ticket.Evictable): the one blocked longest of the network that holds most. A ticket of a network
@@ -15,10 +15,10 @@
 // counts until its holder returns it.
 //
 // No waiter starves, provided that each holder returns its ticket after a bounded time: nobody
-// passes the next waiter but tickets that grow, and a network that was passed over holds nothing after that time. To avoid
+// passes the next waiter, and a network that was passed over holds nothing after that time. To avoid
 // deadlocks, holders MUST wait for further tickets in one order: memory, one of a kind (Call.One), a turn at the
-// CPU. Exceptions are Ticket.Grow, for which Options.Growth is kept, and PublicDeal, whose holders may wait for large memory
-// and a LargeStatement: nobody waits for it with either.
+// CPU. Exceptions are PublicDeal, whose holders may wait for large memory and a LargeStatement: nobody waits for it with
+// either; and Ticket.Grow: the ticket that uses Options.Growth never waits for others.
 package budget
 
 import (
@@ -50,10 +50,9 @@ type Options struct {
 	// Bound makes Try bound what one network holds, whether it can be evicted or not: to half of the
 	// budget, and to 1/Share once that is three quarters full. The network "" has no bound.
 	Bound bool
-	// Growth is what only Ticket.Grow may take, so that holders that grow need not wait for each other: it should be at least what a
-	// ticket grows at once.
+	// Growth is what only Ticket.Grow may take, and only for one ticket at a time. It should be what a ticket can grow in all.
 	Growth int64
-	// Lease makes a ticket return by itself once its holder has kept others waiting for Patience.
+	// Lease makes a ticket return by itself if others wait once it has been held for Patience.
 	Lease bool
 }
 
@@ -63,13 +62,17 @@ type Budget struct {
 
 	mu sync.Mutex
 	// mu guards the fields below and those of networks, waiters and tickets. Invariants:
-	//   - used is the sum of the tickets, and network.held that of the network's; used is at most Size;
+	//   - used is the sum of the tickets, and network.held that of the network's; used-deep is at most Size-Growth, and deep at
+	//     most Growth;
 	//   - leaving is the sum of the evicted tickets that are not returned yet;
 	//   - a network is in networks while it holds or waits for something, in turns while it waits, and in
 	//     blocking while one of its tickets can be evicted.
 	used, leaving int64
 	networks      map[string]*network
-	turns         list.List // of *network that wait, next one first
+	turns         list.List // of *network that wait for new tickets, next one first
+	growing       list.List // of *waiter that enlarge tickets, longest first
+	grown         *Ticket   // the ticket that uses Growth; may be returned
+	deep          int64     // how much of Growth it uses
 	blocked       list.List // of *Ticket that can be evicted, blocked longest first
 	blocking      byHeld    // the networks of these tickets, as a heap with the largest first
 }
@@ -79,7 +82,7 @@ type network struct {
 	held    int64
 	leaving int64
 	tickets int           // some may have 0 units
-	waiters list.List     // of *waiter, next one first: those that grow come before the others
+	waiters list.List     // of *waiter for new tickets, next one first
 	turn    *list.Element // in Budget.turns; nil: the network does not wait
 	blocked list.List     // of *Ticket, blocked longest first
 	index   int           // in Budget.blocking; -1: none of its tickets can be evicted
@@ -87,9 +90,9 @@ type network struct {
 
 type waiter struct {
 	ticket  *Ticket
-	grows   bool          // the ticket is for Grow
+	grows   *Ticket       // that it enlarges; nil: it is a new one
 	ready   chan struct{} // closed when the ticket is granted
-	element *list.Element // in network.waiters; nil: granted
+	element *list.Element // in Budget.growing or network.waiters; nil: granted
 }
 
 // New returns an empty budget.
@@ -107,7 +110,7 @@ func New(o Options) *Budget {
 // The caller MUST call Return.
 func (b *Budget) Take(ctx context.Context, network string, n int64) (*Ticket, error) {
 	t := &Ticket{budget: b, name: network, units: n}
-	if err := b.take(ctx, t, false); err != nil {
+	if err := b.take(ctx, t, nil); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -117,19 +120,19 @@ func (b *Budget) Take(ctx context.Context, network string, n int64) (*Ticket, er
 // if these tickets are returned within the calls of their evict functions.
 func (b *Budget) Try(network string, n int64) (*Ticket, bool) {
 	t := &Ticket{budget: b, name: network, units: n}
-	if n < 0 || n > b.room(false) {
+	if n < 0 || n > b.Size-b.Growth {
 		return nil, false
 	}
 	b.mu.Lock()
 	one := b.networks[network]
 	over := b.over(one, n)
-	if over == 0 && b.grantNow(t, false) {
+	if over == 0 && b.grantNow(t, nil) {
 		b.mu.Unlock()
 		return t, true
 	}
 	var evict []func()
 	if over == 0 && b.turns.Len() == 0 {
-		evict = b.makeRoom(one, n, b.room(false))
+		evict = b.makeRoom(one, n)
 	}
 	for over > 0 && one.blocked.Len() > 0 {
 		first := one.blocked.Front().Value.(*Ticket)
@@ -140,7 +143,7 @@ func (b *Budget) Try(network string, n int64) (*Ticket, bool) {
 	run(evict)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return t, len(evict) > 0 && over <= 0 && b.grantNow(t, false)
+	return t, len(evict) > 0 && over <= 0 && b.grantNow(t, nil)
 }
 
 // over returns by how many units a network (nil: it holds nothing) would exceed its bound with n more.
@@ -157,17 +160,18 @@ func (b *Budget) over(one *network, n int64) int64 {
 
 func (b *Budget) share() int64 { return b.Size / b.Share }
 
-// room returns how many units tickets may have together when one that grows, or a new one, is granted.
-func (b *Budget) room(grows bool) int64 {
-	if grows {
-		return b.Size
-	}
-	return b.Size - b.Growth
+// fromGrowth reports whether Growth has n units for a ticket that grows (nil: for a new one).
+func (b *Budget) fromGrowth(n int64, grows *Ticket) bool {
+	return grows != nil && (b.deep == 0 || b.grown == grows) && b.deep+n <= b.Growth
+}
+
+func (b *Budget) fits(n int64, grows *Ticket) bool {
+	return b.fromGrowth(n, grows) || b.used-b.deep+n <= b.Size-b.Growth
 }
 
 // take waits for a ticket, which may be to enlarge another one.
-func (b *Budget) take(ctx context.Context, t *Ticket, grows bool) error {
-	if t.units < 0 || t.units > b.room(grows) {
+func (b *Budget) take(ctx context.Context, t, grows *Ticket) error {
+	if t.units < 0 || grows == nil && t.units > b.Size-b.Growth {
 		return ErrNever
 	}
 	b.mu.Lock()
@@ -176,24 +180,16 @@ func (b *Budget) take(ctx context.Context, t *Ticket, grows bool) error {
 		return nil
 	}
 	w := &waiter{ticket: t, grows: grows, ready: make(chan struct{})}
-	b.of(t.name).enqueue(w)
-	if one := b.networks[t.name]; one.turn == nil {
-		one.turn = b.turns.PushBack(one)
+	if one := b.of(t.name); grows != nil {
+		w.element = b.growing.PushBack(w)
+	} else {
+		w.element = one.waiters.PushBack(w)
+		if one.turn == nil {
+			one.turn = b.turns.PushBack(one)
+		}
 	}
 	b.unlock()
 	return b.wait(ctx, w)
-}
-
-func (one *network) enqueue(w *waiter) {
-	e := one.waiters.Front()
-	for e != nil && (!w.grows || e.Value.(*waiter).grows) {
-		e = e.Next()
-	}
-	if e == nil {
-		w.element = one.waiters.PushBack(w)
-	} else {
-		w.element = one.waiters.InsertBefore(w, e)
-	}
 }
 
 func (b *Budget) wait(ctx context.Context, w *waiter) error {
@@ -224,20 +220,22 @@ func (b *Budget) wait(ctx context.Context, w *waiter) error {
 	if w.element == nil { // granted meanwhile
 		return nil
 	}
-	one := b.networks[w.ticket.name]
-	b.leave(one, w)
-	b.forget(one)
+	b.leave(w)
+	b.forget(b.of(w.ticket.name))
 	return err
 }
 
-// next returns the waiter that is served next. Some network MUST wait.
-func (b *Budget) next() *waiter {
-	first := func(e *list.Element) *waiter { return e.Value.(*network).waiters.Front().Value.(*waiter) }
-	for e := b.turns.Front(); e != nil; e = e.Next() {
-		if w := first(e); w.grows {
-			return w
+// next returns the waiter that is served next, or nil.
+func (b *Budget) next() (next *waiter) {
+	for e := b.growing.Front(); e != nil; e = e.Next() {
+		if w := e.Value.(*waiter); next == nil || w.grows.network.held < next.grows.network.held {
+			next = w
 		}
 	}
+	if b.turns.Len() == 0 || next != nil && b.fromGrowth(next.ticket.units, next.grows) {
+		return next
+	}
+	first := func(e *list.Element) *waiter { return e.Value.(*network).waiters.Front().Value.(*waiter) }
 	for e := b.turns.Front(); e != nil; e = e.Next() {
 		if one := e.Value.(*network); one.held == 0 || one.held+first(e).ticket.units <= b.share() {
 			return first(e)
@@ -247,9 +245,14 @@ func (b *Budget) next() *waiter {
 }
 
 // leave removes a waiter. If its network has more, the network goes to the end of the round.
-func (b *Budget) leave(one *network, w *waiter) {
-	one.waiters.Remove(w.element)
+func (b *Budget) leave(w *waiter) {
+	one, element := b.networks[w.ticket.name], w.element
 	w.element = nil
+	if w.grows != nil {
+		b.growing.Remove(element)
+		return
+	}
+	one.waiters.Remove(element)
 	if one.waiters.Len() > 0 {
 		b.turns.MoveToBack(one.turn)
 		return
@@ -261,15 +264,13 @@ func (b *Budget) leave(one *network, w *waiter) {
 // unlock grants what fits, unlocks mu, and calls the functions of the tickets that it evicts.
 func (b *Budget) unlock() {
 	var evict []func()
-	for b.turns.Len() > 0 {
-		w := b.next()
-		one := b.networks[w.ticket.name]
-		if room := b.room(w.grows); b.used+w.ticket.units > room {
-			evict = b.makeRoom(one, w.ticket.units, room)
+	for w := b.next(); w != nil; w = b.next() {
+		if !b.fits(w.ticket.units, w.grows) {
+			evict = b.makeRoom(b.networks[w.ticket.name], w.ticket.units)
 			break
 		}
-		b.leave(one, w)
-		b.grant(w.ticket)
+		b.leave(w)
+		b.grant(w.ticket, w.grows)
 		close(w.ready)
 	}
 	b.mu.Unlock()
@@ -277,15 +278,20 @@ func (b *Budget) unlock() {
 }
 
 // grantNow grants a ticket if it fits and nobody waits who is served before.
-func (b *Budget) grantNow(t *Ticket, grows bool) bool {
-	if b.turns.Len() > 0 && (!grows || b.next().grows) || b.used+t.units > b.room(grows) {
+func (b *Budget) grantNow(t, grows *Ticket) bool {
+	switch {
+	case grows != nil && grows != b.grown && b.growing.Len() > 0, b.turns.Len() > 0 && !b.fromGrowth(t.units, grows), !b.fits(t.units, grows):
 		return false
 	}
-	b.grant(t)
+	b.grant(t, grows)
 	return true
 }
 
-func (b *Budget) grant(t *Ticket) {
+func (b *Budget) grant(t, grows *Ticket) {
+	if b.fromGrowth(t.units, grows) {
+		b.grown = grows
+		b.deep += t.units
+	}
 	t.network, t.evicted = b.of(t.name), false
 	t.network.tickets++
 	b.add(t.network, t.units)

@@ -34,7 +34,7 @@ func (b *Budget) check() error {
 			blocking++
 		}
 	}
-	if held != b.used || held > b.Size || leaving != b.leaving || turns != b.turns.Len() || blocked != b.blocked.Len() || blocking != len(b.blocking) {
+	if held != b.used || leaving != b.leaving || turns != b.turns.Len() || blocked != b.blocked.Len() || blocking != len(b.blocking) {
 		return fmt.Errorf("used %d of %d, leaving %d, turns %d, blocked %d and %d networks; its networks have %d, %d, %d, %d and %d", b.used, b.Size, b.leaving, b.turns.Len(), b.blocked.Len(), len(b.blocking), held, leaving, turns, blocked, blocking)
 	}
 	for j, one := range b.blocking {
@@ -42,8 +42,11 @@ func (b *Budget) check() error {
 			return fmt.Errorf("the heap is not in order at %d", j)
 		}
 	}
-	if b.turns.Len() > 0 && b.used+b.next().ticket.units <= b.room(b.next().grows) {
+	if w := b.next(); w != nil && b.fits(w.ticket.units, w.grows) {
 		return errors.New("a ticket that fits is waited for")
+	}
+	if b.deep < 0 || b.deep > b.Growth || b.used-b.deep > b.Size-b.Growth {
+		return fmt.Errorf("used %d of %d, of that %d of %d to grow", b.used, b.Size, b.deep, b.Growth)
 	}
 	return nil
 }
@@ -104,7 +107,7 @@ func FuzzTickets(f *testing.F) {
 }
 
 func hold(t *testing.T, ctx context.Context, b *Budget, what, who, n byte) {
-	units := int64(n) % (b.room(false) + 1)
+	units := int64(n) % (b.Size - b.Growth + 1)
 	network := fmt.Sprint(who % 5)
 	began := time.Now()
 	ticket, err := b.Take(ctx, network, units)
@@ -247,10 +250,12 @@ func TestTicketsGrow(t *testing.T) {
 				}
 				defer ticket.Return()
 				time.Sleep(time.Duration(1+i%3) * time.Second)
-				if err := ticket.Grow(t.Context(), 1+i%28+i%13); err != nil || ticket.Units() != 1+i%28+i%13 {
-					t.Errorf("Grow: %v, %d units", err, ticket.Units())
+				for _, more := range []int64{i % 7, i % 13} {
+					if err := ticket.Grow(t.Context(), 1+i%28+more); err != nil || ticket.Units() < 1+i%28+more {
+						t.Errorf("Grow: %v, %d units", err, ticket.Units())
+					}
+					time.Sleep(time.Second)
 				}
-				time.Sleep(time.Second)
 			})
 		}
 		all.Wait()
@@ -258,7 +263,40 @@ func TestTicketsGrow(t *testing.T) {
 	})
 }
 
-// A holder that keeps others waiting loses its lease, and only then.
+// New tickets and tickets that grow do not keep each other waiting.
+func TestGrowthIsApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(Options{Size: 40, Growth: 12})
+		var all sync.WaitGroup
+		for range 10 {
+			ticket, err := b.Take(t.Context(), "many", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Go(func() {
+				if err := ticket.Grow(t.Context(), 13); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Second)
+				ticket.Return()
+			})
+		}
+		synctest.Wait()
+		began := time.Now()
+		one, err := b.Take(t.Context(), "one", 6)
+		if err != nil || time.Since(began) > time.Second {
+			t.Errorf("a new ticket beside ten that grow: %v after %v", err, time.Since(began))
+		}
+		if err := one.Grow(t.Context(), 18); err != nil || time.Since(began) > 2*time.Second {
+			t.Errorf("a ticket that grows beside those of another network: %v after %v", err, time.Since(began))
+		}
+		one.Return()
+		all.Wait()
+		b.empty(t)
+	})
+}
+
+// A holder loses its lease once others wait, and only then.
 func TestLeasesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(Options{Size: 2, Lease: true})
@@ -280,39 +318,6 @@ func TestLeasesEnd(t *testing.T) {
 		if err := b.check(); err != nil {
 			t.Error(err)
 		}
-	})
-}
-
-// A ticket that grows is spared while others are blocked on their clients, although it has waited longer.
-func TestGrowingTicketsAreSpared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := New(small)
-		busy, _ := b.Try("busy", 20)
-		grows, _ := b.Try("grows", 10)
-		stalled, _ := b.Try("stalled", 10)
-		var all sync.WaitGroup
-		all.Go(func() {
-			if err := grows.Grow(t.Context(), 20); err != nil {
-				t.Errorf("Grow: %v, want what the stalled client held", err)
-			}
-		})
-		synctest.Wait()
-		stalled.Evictable(stalled.Return)
-		all.Go(func() {
-			other, err := b.Take(t.Context(), "other", 10)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			other.Return()
-		})
-		all.Go(func() {
-			time.Sleep(3 * time.Second)
-			busy.Return()
-		})
-		all.Wait()
-		grows.Return()
-		b.empty(t)
 	})
 }
 

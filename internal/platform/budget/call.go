@@ -67,7 +67,7 @@ func (p *Process) Turn(network string, party bool) (*Ticket, error) {
 func (c *Call) Adopt(turn *Ticket) {
 	switch {
 	case turn == nil:
-	case c.network != turn.name:
+	case c.network != turn.name || c == nobody:
 		turn.Return()
 	default:
 		c.mu.Lock()
@@ -77,11 +77,19 @@ func (c *Call) Adopt(turn *Ticket) {
 	}
 }
 
-// Party marks the call as one with an invite token of the deal. Call Party before Hold.
-func (c *Call) Party() {
+// Expect says that the call is expected to be a party's before that is known for certain: its turns are those of parties.
+func (c *Call) Expect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.of, c.turns = 1, c.process.turns[1]
+	c.turns = c.process.turns[1]
+}
+
+// Party marks the call as one with an invite token of the deal. Call Party before Hold.
+func (c *Call) Party() {
+	c.Expect()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.of = 1
 }
 
 // IsParty reports whether the call was marked by Party.
@@ -187,9 +195,9 @@ func (c *Call) Turn(ctx context.Context) error {
 		return c.Long(ctx)
 	}
 	c.mu.Lock()
-	turns, has := c.turns, c.turn != nil
+	turns := c.turns
 	c.mu.Unlock()
-	if has {
+	if c.HasTurn() {
 		return nil
 	}
 	return c.take(ctx, turns, 1, &c.turn)
@@ -200,18 +208,18 @@ func (c *Call) Long(ctx context.Context) error {
 	c.mu.Lock()
 	turns, turn := c.process.long[c.of], c.turn
 	c.mu.Unlock()
-	if turn != nil && turn.budget == turns {
+	if turn != nil && turn.budget == turns && turn.Units() > 0 {
 		return nil
 	}
 	c.Rest()
 	return c.take(ctx, turns, 1, &c.turn)
 }
 
-// HasTurn reports whether the call has a turn.
+// HasTurn reports whether the call has a turn, which may have ended by itself (Options.Lease).
 func (c *Call) HasTurn() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.turn != nil
+	return c.turn != nil && c.turn.Units() > 0
 }
 
 // Yield passes the turn to others that wait for one. Long computations call it every few
@@ -220,14 +228,14 @@ func (c *Call) Yield(ctx context.Context) error {
 	c.mu.Lock()
 	turn := c.turn
 	c.mu.Unlock()
-	if turn == nil || !turn.budget.waitedFor() && ctx.Err() == nil {
+	if turn == nil || turn.Units() > 0 && !turn.budget.waitedFor() && ctx.Err() == nil {
 		return nil
 	}
 	c.Rest()
 	return c.take(ctx, turn.budget, 1, &c.turn)
 }
 
-// Rest gives back the turn. Every wait begins with it, else all others wait, too, for at most a second (Options.Lease). These call
+// Rest gives back the turn. Every wait begins with it, else all others wait, too, until the turn ends by itself (Options.Lease). These call
 // it themselves: statements, Redis, requests to the log, the beacon and the KMS, reading from the client, writing a large answer,
 // and the other methods of a Call that wait. Any other wait MUST call it.
 func (c *Call) Rest() { c.giveBack(&c.turn) }

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// makeRoom evicts tickets until n units for the network `newcomer` (nil: it holds nothing) would fit into a room. It returns what
-// to call after mu is unlocked.
-func (b *Budget) makeRoom(newcomer *network, n, room int64) (evict []func()) {
+// makeRoom evicts tickets until n units for the network `newcomer` (nil: it holds nothing) would fit. It returns what to call
+// after mu is unlocked.
+func (b *Budget) makeRoom(newcomer *network, n int64) (evict []func()) {
 	holds := n
 	if newcomer != nil {
 		holds += newcomer.held - newcomer.leaving
 	}
-	for need := b.used + n - room - b.leaving; need > 0; {
+	for need := b.used - b.deep + n - (b.Size - b.Growth) - b.leaving; need > 0; {
 		t := b.evictable(newcomer, holds)
 		if t == nil {
 			break

@@ -30,6 +30,7 @@ const (
 	defaultConnections = 8192
 
 	workerSmall = 4 << 20
+	workerWait  = 10 * time.Second // half of what a deal has: two that grow could wait for each other if Growth is small
 	logUnsent   = 32 << 20
 
 	// Largest is the most that a Process can always grant to a single call.
@@ -100,7 +101,8 @@ func NewProcess(connections int) (*Process, error) {
 	}
 	long := max(1, cores/4)
 	// While all threads of the scheduler compute, Go asks the network for news only every 10 ms. So there are more threads than
-	// cores, and the kernel shares the cores between them. Still more would leave less to each short turn.
+	// cores, and the kernel shares the cores between them. As many threads as turns would leave less to each short turn: beside large
+	// bodies of parties, another party's call took 25 ms instead of 20.
 	runtime.GOMAXPROCS(cores + long + 1)
 	return &Process{
 		small: [2]*Budget{of(small), of(small)}, large: New(Options{Size: shared, Wait: wait, Growth: min(largest, shared-largest)}),
@@ -130,7 +132,7 @@ func NewWorker() (*Process, error) {
 	}
 	of := func(size int64) *Budget { return New(Options{Size: size}) }
 	one := func() [2]*Budget { return [2]*Budget{of(1), of(1)} }
-	return &Process{small: [2]*Budget{of(workerSmall), of(0)}, large: New(Options{Size: shared, Growth: min(largest, shared-largest)}), turns: one(), long: one(), ones: newOnes(0)}, nil
+	return &Process{small: [2]*Budget{of(workerSmall), of(0)}, large: New(Options{Size: shared, Growth: min(largest, shared-largest), Wait: workerWait}), turns: one(), long: one(), ones: newOnes(0)}, nil
 }
 
 // NewLog returns the budgets of log-server, whose calls are small: only answers that clients do not take

@@ -43,7 +43,6 @@ func (t *Ticket) Shrink(n int64) {
 	defer t.budget.unlock()
 	if t.network != nil && n >= 0 && n < t.units {
 		t.resize(n)
-		t.units = n
 	}
 }
 
@@ -52,58 +51,69 @@ func (t *Ticket) TryGrow(n int64) bool {
 	b := t.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if t.network == nil || t.evicted || n > t.units && (b.turns.Len() > 0 && b.next().grows || b.used+n-t.units > b.Size) {
+	if t.network == nil || t.evicted {
 		return false
 	}
-	if n > t.units {
-		t.resize(n)
-		t.units = n
+	if n <= t.units {
+		return true
 	}
+	more := &Ticket{budget: b, name: t.name, units: n - t.units}
+	if !b.grantNow(more, t) {
+		return false
+	}
+	t.merge(more)
 	return true
 }
 
-// Grow makes the ticket n units large, and waits for that like Take, but before all new tickets. Meanwhile the ticket still counts.
+// Grow makes the ticket n units large, and waits for that like Take. Meanwhile the ticket still counts.
 func (t *Ticket) Grow(ctx context.Context, n int64) error {
 	if t.TryGrow(n) {
 		return nil
 	}
 	b, more := t.budget, &Ticket{budget: t.budget, name: t.name, units: n - t.Units()}
-	if n > b.Size {
+	switch {
+	case n > b.Size:
 		return ErrNever
-	}
-	if !t.Busy() {
+	case !t.Busy():
 		return ErrFull
 	}
-	if err := b.take(ctx, more, true); err != nil {
+	if err := b.take(ctx, more, t); err != nil {
 		return err
 	}
 	b.mu.Lock()
 	defer b.unlock()
-	more.giveBack()
 	if t.network == nil || t.evicted {
+		more.giveBack()
 		return ErrFull
 	}
-	t.resize(t.units + more.units)
-	t.units += more.units
+	t.merge(more)
 	return nil
 }
 
-// resize counts n units instead of t.units, which the caller MUST set if the ticket stays.
+// merge adds the units of another ticket of the network, which ends.
+func (t *Ticket) merge(more *Ticket) {
+	units := more.units
+	more.giveBack()
+	t.resize(t.units + units)
+}
+
+// resize makes the ticket n units large.
 func (t *Ticket) resize(n int64) {
 	if t.evicted {
 		t.budget.leaving += n - t.units
 		t.network.leaving += n - t.units
 	}
+	if t == t.budget.grown && n < t.units {
+		t.budget.deep = max(0, t.budget.deep-(t.units-n))
+	}
 	t.budget.add(t.network, n-t.units)
+	t.units = n
 }
 
 // Units returns the size of the ticket; 0: returned.
 func (t *Ticket) Units() int64 {
 	t.budget.mu.Lock()
 	defer t.budget.mu.Unlock()
-	if t.network == nil {
-		return 0
-	}
 	return t.units
 }
 

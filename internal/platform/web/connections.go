@@ -291,31 +291,41 @@ func (c *conn) poll(t *budget.Ticket) {
 	})
 }
 
-// left returns how many bytes the kernel holds for the client.
+// left returns how many bytes the kernel holds for the client; 0 if the client is gone.
 func (c *conn) left() int64 {
 	n := 0 // stays so if the connection is closed
-	control(c, func(fd int) { n, _ = unix.IoctlGetInt(fd, unix.TIOCOUTQ) })
+	control(c, func(fd int) {
+		if info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err == nil && info.State != unix.BPF_TCP_CLOSE {
+			n, _ = unix.IoctlGetInt(fd, unix.TIOCOUTQ)
+		}
+	})
 	return int64(n)
 }
 
-// Close closes the connection once the client has taken all, so that the connection counts what the kernel holds for it, and the
-// listener counts the connection. Meanwhile the budget may end it.
+// Close closes the connection once the client has taken all, or has taken nothing for unackedTime. Until then the listener counts
+// it, and the budget may end it.
 func (c *conn) Close() error {
-	if c.left() == 0 {
-		defer c.leave()
-		return c.TCPConn.Close()
+	left := c.left()
+	if left == 0 || c.ticket == nil {
+		c.evict()
+		return nil
 	}
 	c.waits()
-	c.finish(time.Now().Add(unackedTime))
+	c.finish(left, time.Now())
+	_ = c.SetReadDeadline(time.Now()) // a Read ends, as after any Close
 	return c.CloseWrite()
 }
 
-func (c *conn) finish(until time.Time) {
+func (c *conn) finish(left int64, moved time.Time) {
 	time.AfterFunc(pollUnsent, func() {
-		if c.left() == 0 || time.Now().After(until) {
+		now := c.left()
+		if now < left {
+			moved = time.Now()
+		}
+		if now == 0 || time.Since(moved) > unackedTime {
 			c.evict()
 		} else {
-			c.finish(until)
+			c.finish(now, moved)
 		}
 	})
 }
@@ -327,9 +337,9 @@ func (c *conn) waits() {
 	}
 }
 
-// evict closes the connection at once, and lets the kernel forget what is unsent.
+// evict closes the connection at once, and lets the kernel forget what is unsent, if that is much.
 func (c *conn) evict() {
-	if c.left() > 0 {
+	if c.left() > freeUnsent {
 		_ = c.SetLinger(0)
 	}
 	_ = c.TCPConn.Close()

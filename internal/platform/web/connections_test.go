@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -182,7 +183,7 @@ func TestUnreadAnswersAreCounted(t *testing.T) {
 			w.Header().Set("Content-Length", fmt.Sprint(100<<10))
 			_, _ = w.Write(make([]byte, 100<<10))
 		})
-		c := dialSmall(t, address, get)
+		c := dialSmall(t, address, 2, get)
 		<-ended
 		for until := time.Now().Add(3 * pollUnsent); time.Now().Before(until); time.Sleep(time.Millisecond) {
 			if _, n := p.Held(); n < freeUnsent {
@@ -204,15 +205,40 @@ func TestUnreadAnswersAreCounted(t *testing.T) {
 		if n > 0 {
 			t.Errorf("closes %t: %d bytes are held after the client has read all", closes, n)
 		}
-		c.Close()
+		if !closes {
+			c.Close()
+		}
 		held(t, open, 0)
 	}
 }
 
+// A connection that the server closes makes room for a new one, whose client does take its answer.
+func TestClosingConnectionsMakeRoom(t *testing.T) {
+	const most = 4
+	closing := make(chan struct{}, most)
+	address, open := serve(t, most, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/large" {
+			w.Header().Set("Connection", "close")
+			_, _ = w.Write(make([]byte, 100<<10))
+			closing <- struct{}{}
+		}
+	})
+	for i := range most {
+		dialSmall(t, address, byte(10+i), "GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+		<-closing
+	}
+	held(t, open, most)
+	for until := time.Now().Add(10 * time.Second); status(dial(t, address, 2, get)) != 200; {
+		if time.Now().After(until) {
+			t.Fatal("a new client is refused beside closing connections")
+		}
+	}
+}
+
 // dialSmall sends a text on a connection whose kernel takes few bytes for it.
-func dialSmall(t *testing.T, address, text string) net.Conn {
+func dialSmall(t *testing.T, address string, from byte, text string) net.Conn {
 	t.Helper()
-	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, from)}, Control: func(_, _ string, raw syscall.RawConn) error {
 		return raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<10) })
 	}}
 	c, err := dialer.Dial("tcp", address)
@@ -325,8 +351,8 @@ func TestTurnsAreGivenBack(t *testing.T) {
 					_, _ = w.Write(make([]byte, 8<<10))
 				}
 			}).ServeHTTP)
-			for i := range 20 {
-				c := dial(t, address, byte(100+i), "")
+			for i := range 20 * runtime.NumCPU() { // so many that their turns would not end by themselves in time
+				c := dial(t, address, byte(100+i%100), "")
 				go func() { _, _ = io.WriteString(c, sent) }()
 				if strings.Count(sent, get) > 1 {
 					go func() { _, _ = io.Copy(io.Discard, c) }()
