@@ -23,6 +23,7 @@ const chartLimit = "GOMEMLIMIT=921MiB"
 
 // TestWhatAReplicaHolds measures what charts/fairpact/runbooks/operations.md says of a replica with the chart's limits.
 func TestWhatAReplicaHolds(t *testing.T) {
+	shareCores(t)
 	stack := attacked(t)
 	for _, row := range []struct {
 		what    string
@@ -38,7 +39,7 @@ func TestWhatAReplicaHolds(t *testing.T) {
 		}},
 	} {
 		t.Run(row.what, func(t *testing.T) {
-			e2e.Must(t, stack.Restart(t.Context(), localstack.DealAPI, chartLimit, "FAIRPACT_LOG_LEVEL=error"))
+			e2e.Must(t, stack.Restart(t.Context(), localstack.DealAPI, chartLimit, "GOMAXPROCS=", "FAIRPACT_LOG_LEVEL=error"))
 			d := e2e.NewClient(t, stack.BaseURL()).Create(e2e.SplitBody(hour, 2*hour))
 			before := peak(t, stack)
 			conns := make([]net.Conn, row.n)
@@ -74,7 +75,7 @@ func TestWhatAReplicaHolds(t *testing.T) {
 		})
 	}
 	t.Run("readers of a deal with 10,000 parties", func(t *testing.T) {
-		e2e.Must(t, stack.Restart(t.Context(), localstack.DealAPI, chartLimit, "FAIRPACT_LOG_LEVEL=error"))
+		e2e.Must(t, stack.Restart(t.Context(), localstack.DealAPI, chartLimit, "GOMAXPROCS=", "FAIRPACT_LOG_LEVEL=error"))
 		d := committedLarge(t, stack, 500)
 		for _, n := range []int{1, 64, 256} {
 			var reads, bad atomic.Int64

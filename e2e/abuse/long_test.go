@@ -54,6 +54,20 @@ func splitCores(t *testing.T) {
 	}
 }
 
+// shareCores undoes splitCores for this process and those that it starts from then on.
+func shareCores(t *testing.T) {
+	var all unix.CPUSet
+	for i := range runtime.NumCPU() {
+		all.Set(i)
+	}
+	threads, err := filepath.Glob("/proc/self/task/[0-9]*")
+	e2e.Must(t, err)
+	for _, file := range threads {
+		thread, _ := strconv.Atoi(filepath.Base(file))
+		_ = unix.SchedSetaffinity(thread, &all) // it may have ended
+	}
+}
+
 // withoutAutogroup makes the kernel share a core between threads instead of sessions, as it does in a container, for the processes that
 // start before the test ends. Each backend of Postgres is a session of its own, and beside a process that wakes often it
 // could wait for the core half a second at a time. A run that is killed leaves the setting of the machine at 0.

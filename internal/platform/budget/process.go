@@ -100,10 +100,10 @@ func NewProcess(connections int) (*Process, error) {
 		return [2]*Budget{New(o), New(o)}
 	}
 	long := max(1, cores/4)
-	// While all threads of the scheduler compute, Go asks the network for news only every 10 ms. So there are more threads than
-	// cores, and the kernel shares the cores between them. As many threads as turns would leave less to each short turn: beside large
-	// bodies of parties, another party's call took 25 ms instead of 20.
-	runtime.GOMAXPROCS(cores + long + 1)
+	// While all threads of the scheduler compute, Go asks the network for news only every 10 ms. So there is one more of them than
+	// cores, and the kernel shares the cores between them. Still more leave less to each short turn: with three more on one core, a
+	// party's call beside large bodies of others took 25 ms instead of 13.
+	runtime.GOMAXPROCS(cores + 1)
 	return &Process{
 		small: [2]*Budget{of(small), of(small)}, large: New(Options{Size: shared, Wait: wait, Growth: min(largest, shared-largest)}),
 		turns: turnsOf(cores), long: turnsOf(long), ones: newOnes(wait),

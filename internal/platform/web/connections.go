@@ -277,17 +277,21 @@ func Sent(r *http.Request, call *budget.Call) {
 
 // poll returns the ticket once the client has taken what it counts.
 func (c *conn) poll(t *budget.Ticket) {
-	time.AfterFunc(pollUnsent, func() {
-		if t.Units() == 0 {
-			return
-		}
+	every(func() bool {
 		left := c.left()
-		if left <= freeUnsent {
+		if t.Shrink(left); left <= freeUnsent {
 			t.Return()
-			return
 		}
-		t.Shrink(left)
-		c.poll(t)
+		return t.Units() == 0
+	})
+}
+
+// every calls a function each pollUnsent until it returns true.
+func every(done func() bool) {
+	time.AfterFunc(pollUnsent, func() {
+		if !done() {
+			every(done)
+		}
 	})
 }
 
@@ -305,29 +309,25 @@ func (c *conn) left() int64 {
 // Close closes the connection once the client has taken all, or has taken nothing for unackedTime. Until then the listener counts
 // it, and the budget may end it.
 func (c *conn) Close() error {
-	left := c.left()
-	if left == 0 || c.ticket == nil {
-		c.evict()
-		return nil
+	left, moved := c.left(), time.Now()
+	if left == 0 || c.ticket == nil { // nothing counts it
+		defer c.leave()
+		return c.TCPConn.Close()
 	}
 	c.waits()
-	c.finish(left, time.Now())
-	_ = c.SetReadDeadline(time.Now()) // a Read ends, as after any Close
-	return c.CloseWrite()
-}
-
-func (c *conn) finish(left int64, moved time.Time) {
-	time.AfterFunc(pollUnsent, func() {
-		now := c.left()
-		if now < left {
+	every(func() bool {
+		before := left
+		if left = c.left(); left < before {
 			moved = time.Now()
 		}
-		if now == 0 || time.Since(moved) > unackedTime {
+		done := left == 0 || time.Since(moved) > unackedTime
+		if done {
 			c.evict()
-		} else {
-			c.finish(now, moved)
 		}
+		return done
 	})
+	_ = c.SetReadDeadline(time.Now()) // a Read ends, as after any Close
+	return c.CloseWrite()
 }
 
 // waits says that the server waits for the client, until busy.
