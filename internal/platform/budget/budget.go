@@ -71,8 +71,8 @@ type Budget struct {
 	networks      map[string]*network
 	turns         list.List // of *network that wait for new tickets, next one first
 	growing       list.List // of *waiter that enlarge tickets, longest first
-	grown         *Ticket   // the ticket that uses Growth; may be returned
-	deep          int64     // how much of Growth it uses
+	grown         *Ticket   // the last ticket that used Growth
+	deep          int64     // sum of Ticket.deep
 	blocked       list.List // of *Ticket that can be evicted, blocked longest first
 	blocking      byHeld    // the networks of these tickets, as a heap with the largest first
 }
@@ -228,7 +228,7 @@ func (b *Budget) wait(ctx context.Context, w *waiter) error {
 // next returns the waiter that is served next, or nil.
 func (b *Budget) next() (next *waiter) {
 	for e := b.growing.Front(); e != nil; e = e.Next() {
-		if w := e.Value.(*waiter); next == nil || w.grows.network.held < next.grows.network.held {
+		if w := e.Value.(*waiter); next == nil || b.heldBy(w) < b.heldBy(next) {
 			next = w
 		}
 	}
@@ -242,6 +242,14 @@ func (b *Budget) next() (next *waiter) {
 		}
 	}
 	return first(b.turns.Front())
+}
+
+// heldBy returns what the network of a waiter holds. The ticket that a waiter enlarges may be returned already.
+func (b *Budget) heldBy(w *waiter) int64 {
+	if one := b.networks[w.ticket.name]; one != nil {
+		return one.held
+	}
+	return 0
 }
 
 // leave removes a waiter. If its network has more, the network goes to the end of the round.
@@ -289,8 +297,8 @@ func (b *Budget) grantNow(t, grows *Ticket) bool {
 
 func (b *Budget) grant(t, grows *Ticket) {
 	if b.fromGrowth(t.units, grows) {
-		b.grown = grows
-		b.deep += t.units
+		b.grown, t.deep = grows, t.units
+		b.deep += t.deep
 	}
 	t.network, t.evicted = b.of(t.name), false
 	t.network.tickets++

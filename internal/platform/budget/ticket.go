@@ -14,6 +14,7 @@ type Ticket struct {
 	// Budget.mu guards the fields below.
 	network *network // nil: not granted, or returned
 	units   int64
+	deep    int64 // of these, from Options.Growth
 	evicted bool
 	evict   func()
 	since   time.Time        // blocked since
@@ -92,9 +93,11 @@ func (t *Ticket) Grow(ctx context.Context, n int64) error {
 
 // merge adds the units of another ticket of the network, which ends.
 func (t *Ticket) merge(more *Ticket) {
-	units := more.units
+	units, deep := more.units, more.deep
 	more.giveBack()
 	t.resize(t.units + units)
+	t.deep += deep
+	t.budget.deep += deep
 }
 
 // resize makes the ticket n units large.
@@ -103,9 +106,9 @@ func (t *Ticket) resize(n int64) {
 		t.budget.leaving += n - t.units
 		t.network.leaving += n - t.units
 	}
-	if t == t.budget.grown && n < t.units {
-		t.budget.deep = max(0, t.budget.deep-(t.units-n))
-	}
+	deep := min(t.deep, max(0, t.units-n)) // what is given back is first given back to Growth
+	t.deep -= deep
+	t.budget.deep -= deep
 	t.budget.add(t.network, n-t.units)
 	t.units = n
 }
