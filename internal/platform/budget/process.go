@@ -69,7 +69,7 @@ func newOnes(wait time.Duration) (ones [kinds]*Budget) {
 }
 
 const (
-	wait     = 5 * time.Second  // longest wait for a ticket
+	wait     = 10 * time.Second // longest wait for a ticket: a burst of readers of a large deal took over 5 s on a busy machine
 	longWait = 20 * time.Second // longest wait for a turn to compute: a call that waits already holds its memory, and would come again
 )
 
@@ -105,10 +105,13 @@ func NewProcess(connections int) (*Process, error) {
 	// party's call beside large bodies of others took 25 ms instead of 13.
 	runtime.GOMAXPROCS(cores + 1)
 	return &Process{
-		small: [2]*Budget{of(small), of(small)}, large: New(Options{Size: shared, Wait: wait, Growth: min(largest, shared-largest)}),
+		small: [2]*Budget{of(small), of(small)}, large: New(Options{Size: shared, Wait: wait, Growth: growth(shared)}),
 		turns: turnsOf(cores), long: turnsOf(long), ones: newOnes(wait),
 	}, nil
 }
+
+// growth returns Options.Growth: enough for each call that grows, unless that is more than a quarter.
+func growth(shared int64) int64 { return min(largest, shared-largest, shared/4) }
 
 // unlimited grants everything.
 var unlimited = func() *Process {
@@ -132,7 +135,7 @@ func NewWorker() (*Process, error) {
 	}
 	of := func(size int64) *Budget { return New(Options{Size: size}) }
 	one := func() [2]*Budget { return [2]*Budget{of(1), of(1)} }
-	return &Process{small: [2]*Budget{of(workerSmall), of(0)}, large: New(Options{Size: shared, Growth: min(largest, shared-largest), Wait: workerWait}), turns: one(), long: one(), ones: newOnes(0)}, nil
+	return &Process{small: [2]*Budget{of(workerSmall), of(0)}, large: New(Options{Size: shared, Growth: growth(shared), Wait: workerWait}), turns: one(), long: one(), ones: newOnes(0)}, nil
 }
 
 // NewLog returns the budgets of log-server, whose calls are small: only answers that clients do not take
