@@ -143,6 +143,24 @@ func TestOtherDealsAreProcessedInTime(t *testing.T) {
 	})
 }
 
+// Deals that cannot be processed, and are listed first, hide no others.
+func TestFailingDealsHideNoOthers(t *testing.T) {
+	due := map[string]time.Duration{"good": 20 * time.Second}
+	for i := range listLimit + 100 {
+		due[fmt.Sprint("failing ", i)] = 0
+	}
+	bubble(t, due, func(d *deals) {
+		d.attend = func(_ context.Context, deal string) (time.Duration, error, bool) {
+			return 0, errors.New("its seals cannot be opened"), deal != "good"
+		}
+	}, func(t *testing.T, d *deals, _ *Controller) {
+		time.Sleep(time.Minute)
+		if times := d.times("good"); d.endings("good") != 1 || times[0] > 21*time.Second {
+			t.Errorf("the deal that can be processed was attended at %v, want at 20 s", times)
+		}
+	})
+}
+
 // When the database answers again, relists add every deal that became due meanwhile. The
 // first relist that succeeds makes the worker ready.
 func TestListingsFailAtFirst(t *testing.T) {

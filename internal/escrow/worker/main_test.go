@@ -1,10 +1,12 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -67,7 +69,7 @@ func newDeals(due map[string]time.Duration) *deals {
 
 func (d *deals) now() time.Duration { return time.Since(d.began) }
 
-func (d *deals) Due(_ context.Context, horizon time.Duration, _ int) (all []store.Due, err error) {
+func (d *deals) Due(_ context.Context, horizon time.Duration, limit int) (all []store.Due, err error) {
 	d.mu.Lock()
 	d.lists = append(d.lists, d.now())
 	d.mu.Unlock()
@@ -79,7 +81,8 @@ func (d *deals) Due(_ context.Context, horizon time.Duration, _ int) (all []stor
 			all = append(all, store.Due{DealID: deal, In: in.Milliseconds()})
 		}
 	}
-	return all, d.listing
+	slices.SortFunc(all, func(a, b store.Due) int { return cmp.Compare(a.In, b.In) })
+	return all[:min(limit, len(all))], d.listing
 }
 
 func (d *deals) ListComplete(context.Context, int) (all []string, err error) {

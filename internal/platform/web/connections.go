@@ -2,7 +2,7 @@ package web
 
 import (
 	"context"
-	"errors"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/caller"
-	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 const (
@@ -35,15 +34,14 @@ type Listener struct {
 	net.Listener
 	proxy   func(netip.Addr) bool
 	refused func(net.Conn)
-	open    *budget.Budget  // of connections; nil: not bounded
+	open    *budget.Budget  // of connections
 	process *budget.Process // grants turns at the CPU to parse headers; may be nil
 }
 
 // NewListener returns a Listener for the server, whose ConnState and ConnContext it sets. If most is 0,
-// connections are not bounded. `process` grants turns
-// at the CPU to parse headers, and may be nil. `proxy`
-// reports whether an address is a proxy, which has no bound of its own; it may be nil. `refused`
-// answers a connection before it is closed, and MUST NOT block.
+// connections are not bounded. `process` grants turns at the CPU to parse headers, and may be nil.
+// `proxy` reports whether an address is a proxy, which has no bound of its own; it may be nil.
+// `refused` answers a connection before it is closed, and MUST NOT block.
 func NewListener(l net.Listener, server *http.Server, most int, process *budget.Process, proxy func(netip.Addr) bool, refused func(net.Conn)) *Listener {
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
 	server.ConnState = func(c net.Conn, state http.ConnState) {
@@ -62,11 +60,11 @@ func NewListener(l net.Listener, server *http.Server, most int, process *budget.
 			one.rest()
 		}
 	}
-	bounded := &Listener{Listener: l, proxy: proxy, refused: refused, process: process}
-	if most > 0 {
-		bounded.open = budget.New(budget.Options{Size: int64(most), Share: 16, Bound: true})
+	if most <= 0 {
+		most = math.MaxInt
 	}
-	return bounded
+	open := budget.New(budget.Options{Size: int64(most), Share: 16, Bound: true})
+	return &Listener{Listener: l, proxy: proxy, refused: refused, process: process, open: open}
 }
 
 // Accept implements net.Listener. It changes only TCP connections.
@@ -78,12 +76,10 @@ func (l *Listener) Accept() (net.Conn, error) {
 			return accepted, err
 		}
 		one := &conn{TCPConn: tcp, of: l, network: l.network(tcp), call: budget.From(context.Background())}
-		if l.open != nil {
-			if one.ticket, ok = l.open.Try(one.network, 1); !ok {
-				l.refused(one)
-				_ = tcp.Close() // at once, because nothing counts it
-				continue
-			}
+		if one.ticket, ok = l.open.Try(one.network, 1); !ok {
+			l.refused(one)
+			_ = tcp.Close() // at once, because nothing counts it
+			continue
 		}
 		one.waits()
 		bound(tcp)
@@ -114,255 +110,4 @@ func control(c syscall.Conn, do func(fd int)) {
 	if raw, err := c.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { do(int(fd)) })
 	}
-}
-
-type connKey struct{}
-
-func connOf(ctx context.Context) *conn {
-	c, _ := ctx.Value(connKey{}).(*conn)
-	return c
-}
-
-type conn struct {
-	*net.TCPConn
-	of      *Listener
-	network string
-	ticket  *budget.Ticket // nil: not bounded
-
-	// Only one goroutine at a time uses the fields below: the one that serves the connection, or net/http's that reads ahead.
-	lines   int            // of the header so far; -1: it has ended
-	text    bool           // the last line so far is not empty
-	turn    *budget.Ticket // to parse the header; nil: none
-	call    *budget.Call   // that is served; without limits between calls
-	party   bool           // the last call was a party's
-	written int            // bytes since the client had taken nearly all
-	began   time.Time      // when these came to more than freeUnsent
-	unsent  *budget.Ticket // of bytes that the client has not taken yet; may be returned already
-}
-
-const (
-	mostLines  = 128     // of a header
-	readAhead  = 4 << 10 // size of net/http's read buffer
-	headerStep = 1 << 10 // bytes that are read into it at once
-)
-
-var errLines = errors.New("too many lines in the header")
-
-// Read waits for a turn at the CPU once some of a header has come, and gives back that of the call before it waits for a body.
-//
-// It counts the lines of a header: net/http takes about a hundred bytes for each, however short it is, so
-// a header of 16 KiB could take half a megabyte. A header that begins in the read buffer, behind another
-// request, is not counted up to headerStep.
-func (c *conn) Read(b []byte) (int, error) {
-	if c.lines < 0 {
-		if len(b) > 1 { // not net/http, which waits for a byte while the call is served
-			c.call.Rest()
-		}
-		if len(b) <= readAhead {
-			b = b[:min(len(b), headerStep)]
-		}
-		return c.TCPConn.Read(b)
-	}
-	c.rest()
-	n, err := c.TCPConn.Read(b[:min(len(b), headerStep)])
-	if n > 0 {
-		var full error
-		if c.turn, full = c.of.process.Turn(c.network, c.party); full != nil {
-			_ = Refuse(c.TCPConn, problem.From(full))
-			return 0, full
-		}
-	}
-	for _, one := range b[:n] {
-		switch {
-		case c.lines < 0:
-			return n, err
-		case one != '\n' && one != '\r':
-			c.text = true
-		case one == '\n' && !c.text && c.lines > 0:
-			c.lines = -1
-		case one == '\n':
-			c.lines++
-			c.text = false
-		}
-		if c.lines > mostLines {
-			return 0, errLines
-		}
-	}
-	return n, err
-}
-
-func (c *conn) rest() {
-	if c.turn != nil {
-		c.turn.Return()
-		c.turn = nil
-	}
-}
-
-// write lets the budget close the connection while the client does not take an answer.
-func (c *conn) write(b []byte) (int, error) {
-	c.written += len(b)
-	if c.written <= freeUnsent {
-		return c.TCPConn.Write(b)
-	}
-	if c.written-len(b) <= freeUnsent {
-		c.began = time.Now()
-	}
-	c.call.Rest()
-	sent, err := 0, error(nil)
-	for err == nil && sent < len(b) {
-		if !lags(c.began, c.written-len(b)+sent) {
-			c.waits()
-			c.call.Blocked(c.evict)
-		}
-		n := 0
-		n, err = c.TCPConn.Write(b[sent:min(len(b), sent+step)])
-		sent += n
-	}
-	c.call.Busy()
-	c.busy()
-	return sent, err
-}
-
-// pace is how many bytes a second a client takes or sends, at least on average, while others wait for the memory
-// that its call holds: the call of a slower one counts as blocked although it gets on.
-const pace = 512 << 10
-
-// lags reports whether n bytes since a time are too few.
-func lags(since time.Time, n int) bool {
-	return time.Since(since) > time.Duration(n)*time.Second/pace+time.Millisecond
-}
-
-const (
-	freeUnsent = 16 << 10               // unsent bytes that need no ticket
-	pollUnsent = 100 * time.Millisecond // how often the kernel is asked what is unsent
-)
-
-// Serves says which call a request is, until Sent, and gives it the turn of the header.
-func Serves(r *http.Request, call *budget.Call) {
-	if c := connOf(r.Context()); c != nil {
-		c.call = call
-		call.Adopt(c.turn)
-		c.turn = nil
-	}
-}
-
-// Sent ends the call of a request. If the kernel still holds much of the answer, the connection keeps
-// a ticket for it until the client has taken it. Meanwhile the budget may close the connection.
-func Sent(r *http.Request, call *budget.Call) {
-	defer call.End()
-	c := connOf(r.Context())
-	if c == nil {
-		return
-	}
-	c.call, c.party = budget.From(context.Background()), call.IsParty()
-	if c.written <= freeUnsent {
-		return
-	}
-	left := c.left()
-	if left <= freeUnsent {
-		c.written = 0
-		return
-	}
-	if c.unsent != nil {
-		c.unsent.Return()
-	}
-	var ok bool
-	if c.unsent, ok = call.Unsent(left); !ok {
-		c.evict()
-		return
-	}
-	c.unsent.Evictable(c.evict)
-	c.poll(c.unsent)
-}
-
-// poll returns the ticket once the client has taken what it counts.
-func (c *conn) poll(t *budget.Ticket) {
-	every(func() bool {
-		left := c.left()
-		if t.Shrink(left); left <= freeUnsent {
-			t.Return()
-		}
-		return t.Units() == 0
-	})
-}
-
-// every calls a function each pollUnsent until it returns true.
-func every(done func() bool) {
-	time.AfterFunc(pollUnsent, func() {
-		if !done() {
-			every(done)
-		}
-	})
-}
-
-// left returns how many bytes the kernel holds for the client; 0 if the client is gone.
-func (c *conn) left() int64 {
-	n := 0 // stays so if the connection is closed
-	control(c, func(fd int) {
-		if info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err == nil && info.State != unix.BPF_TCP_CLOSE {
-			n, _ = unix.IoctlGetInt(fd, unix.TIOCOUTQ)
-		}
-	})
-	return int64(n)
-}
-
-// Close closes the connection once the client has taken all, or has taken nothing for unackedTime. Until then the listener counts
-// it, and the budget may end it.
-func (c *conn) Close() error {
-	left, moved := c.left(), time.Now()
-	if left == 0 || c.ticket == nil { // nothing counts it
-		defer c.leave()
-		return c.TCPConn.Close()
-	}
-	c.waits()
-	every(func() bool {
-		before := left
-		if left = c.left(); left < before {
-			moved = time.Now()
-		}
-		done := left == 0 || time.Since(moved) > unackedTime
-		if done {
-			c.evict()
-		}
-		return done
-	})
-	_ = c.SetReadDeadline(time.Now()) // a Read ends, as after any Close
-	return c.CloseWrite()
-}
-
-// waits says that the server waits for the client, until busy.
-func (c *conn) waits() {
-	if c != nil && c.ticket != nil {
-		c.ticket.Evictable(c.evict)
-	}
-}
-
-// evict closes the connection at once, and lets the kernel forget what is unsent, if that is much.
-func (c *conn) evict() {
-	if c.left() > freeUnsent {
-		_ = c.SetLinger(0)
-	}
-	_ = c.TCPConn.Close()
-	c.leave()
-}
-
-func (c *conn) busy() {
-	if c != nil && c.ticket != nil {
-		c.ticket.Busy()
-	}
-}
-
-func (c *conn) leave() {
-	if c.ticket != nil {
-		c.ticket.Return()
-	}
-}
-
-func (c *conn) Write(b []byte) (int, error) {
-	p := refusal(b)
-	if p == nil {
-		return c.write(b)
-	}
-	c.rest() // net/http waits before it closes the connection
-	return len(b), Refuse(c.TCPConn, p)
 }
