@@ -34,7 +34,8 @@ import (
 const (
 	relistEvery    = 500 * time.Millisecond
 	horizon        = 3 * time.Second // look-ahead of relist; over relistEvery, so relist lists each deadline several times
-	listLimit      = 1000            // maximum number of deals of each kind in one list
+	listLimit      = 1000            // maximum number of deals of each kind in one list, besides those that fail
+	mostFailing    = 10 * listLimit  // of these, so that a list stays small
 	completeEvery  = 4               // only one relist in 4 calls ListComplete, which reads every active deal
 	sweepEvery     = time.Minute
 	deletePause    = 50 * time.Millisecond // between two batches
@@ -139,10 +140,18 @@ func (c *Controller) Reconcile(running context.Context, dealID string) (reconcil
 
 // feed lists due deals into the queue until ctx ends.
 func (c *Controller) feed(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) error {
-	n := -1
+	n, due, complete := -1, c.listing(c.due, queue), c.listing(c.complete, queue)
 	go c.every(ctx, relistEvery, 10*time.Second, "due deals cannot be listed, retrying", func(ctx context.Context) (time.Duration, error) {
 		n++
-		return 0, c.relist(ctx, queue, n%completeEvery == 0)
+		err := due(ctx)
+		if err == nil && n%completeEvery == 0 {
+			err = complete(ctx)
+		}
+		if err == nil {
+			c.listed.Store(true)
+			lastRelist.SetToCurrentTime()
+		}
+		return 0, err
 	})
 	return nil
 }
@@ -166,32 +175,36 @@ func (c *Controller) every(ctx context.Context, usual, bound time.Duration, fail
 	}
 }
 
-// relist adds to the queue each deal with a step that is due within the horizon. If `all` is true,
-// it adds also the deals of ListComplete: all parties have acted, but the next step was not taken.
-func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], all bool) error {
-	due, err := c.deals.Due(ctx, horizon, listLimit)
-	if err != nil {
-		return err
+// due lists the deals with a step that is due within the horizon.
+func (c *Controller) due(ctx context.Context, limit int) ([]store.Due, error) {
+	return c.deals.Due(ctx, horizon, limit)
+}
+
+// complete lists the deals of ListComplete: all parties have acted, but the next step was not taken.
+func (c *Controller) complete(ctx context.Context, limit int) (all []store.Due, err error) {
+	ids, err := c.rows.ListComplete(ctx, limit)
+	for _, id := range ids {
+		all = append(all, store.Due{DealID: id})
 	}
-	for _, d := range due {
-		if queue.NumRequeues(d.DealID) == 0 { // otherwise ProcessDeal has failed, and the retry is scheduled
+	return all, err
+}
+
+// listing returns a function that adds the deals of a list to the queue. Deals that fail hide no others:
+// the next list is longer by their number.
+func (c *Controller) listing(list func(context.Context, int) ([]store.Due, error), queue workqueue.TypedRateLimitingInterface[string]) func(context.Context) error {
+	failing := 0
+	return func(ctx context.Context) error {
+		deals, err := list(ctx, listLimit+min(failing, mostFailing))
+		failing = 0
+		for _, d := range deals {
+			if queue.NumRequeues(d.DealID) > 0 { // ProcessDeal has failed, and the retry is scheduled
+				failing++
+				continue
+			}
 			queue.AddAfter(d.DealID, time.Duration(d.In)*time.Millisecond)
 		}
+		return err
 	}
-	if all {
-		complete, err := c.rows.ListComplete(ctx, listLimit)
-		if err != nil {
-			return err
-		}
-		for _, dealID := range complete {
-			if queue.NumRequeues(dealID) == 0 {
-				queue.Add(dealID)
-			}
-		}
-	}
-	c.listed.Store(true)
-	lastRelist.SetToCurrentTime()
-	return nil
 }
 
 // reseal encrypts the stored inputs again, in batches, after a rotation of the server secret.

@@ -150,13 +150,20 @@ func TestFailingDealsHideNoOthers(t *testing.T) {
 		due[fmt.Sprint("failing ", i)] = 0
 	}
 	bubble(t, due, func(d *deals) {
+		for i := range listLimit + 100 {
+			d.complete[fmt.Sprint("all of a failing one have acted ", i)] = true
+		}
 		d.attend = func(_ context.Context, deal string) (time.Duration, error, bool) {
-			return 0, errors.New("its seals cannot be opened"), deal != "good"
+			return 0, errors.New("its seals cannot be opened"), strings.Contains(deal, "failing")
 		}
 	}, func(t *testing.T, d *deals, _ *Controller) {
-		time.Sleep(time.Minute)
-		if times := d.times("good"); d.endings("good") != 1 || times[0] > 21*time.Second {
-			t.Errorf("the deal that can be processed was attended at %v, want at 20 s", times)
+		time.Sleep(20 * time.Second)
+		d.change(func() { d.complete["good too"] = true })
+		time.Sleep(40 * time.Second)
+		for _, deal := range []string{"good", "good too"} {
+			if times := d.times(deal); d.endings(deal) != 1 || times[0] > 23*time.Second {
+				t.Errorf("%q was attended at %v, want soon after 20 s", deal, times)
+			}
 		}
 	})
 }

@@ -85,13 +85,14 @@ func (d *deals) Due(_ context.Context, horizon time.Duration, limit int) (all []
 	return all[:min(limit, len(all))], d.listing
 }
 
-func (d *deals) ListComplete(context.Context, int) (all []string, err error) {
+func (d *deals) ListComplete(_ context.Context, limit int) (all []string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for deal := range d.complete {
 		all = append(all, deal)
 	}
-	return all, d.listing
+	slices.Sort(all)
+	return all[:min(limit, len(all))], d.listing
 }
 
 func (d *deals) Load(context.Context) (store.Load, error) {
