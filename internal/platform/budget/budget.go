@@ -6,19 +6,22 @@
 // work, so that one kind cannot take what another needs (see Process).
 //
 // Order. A budget serves its waiters round robin by network, and those of one network first come,
-// first served. While others wait, a network that holds more than its share is passed over. Tickets that grow wait for
-// Options.Growth, which one of them at a time may use, or for what nobody waits for. The network that holds least comes first.
+// first served. While others wait, a network that holds more than its share is passed over.
+//
+// Growth. Tickets that grow wait for Options.Growth, which one of them at a time may use, or for what
+// nobody else waits for. The one of the network that holds least comes first.
 //
 // Eviction. If a waiter does not fit, a ticket is evicted that is blocked on its client (see
 // Ticket.Evictable): the one blocked longest of the network that holds most. A ticket of a network
 // within its share is evicted only once it has been blocked for Options.Patience. An evicted ticket
 // counts until its holder returns it.
 //
-// No waiter starves, provided that each holder returns its ticket after a bounded time: nobody
-// passes the next waiter, and a network that was passed over holds nothing after that time. To avoid
-// deadlocks, holders MUST wait for further tickets in one order: memory, one of a kind (Call.One), a turn at the
-// CPU. Exceptions are PublicDeal, whose holders may wait for large memory and a LargeStatement: nobody waits for it with
-// either; and Ticket.Grow: the ticket that uses Options.Growth never waits for others.
+// No waiter starves, provided that each holder returns its ticket after a bounded time: nobody passes
+// the next waiter, and a network that was passed over holds nothing after that time. To avoid
+// deadlocks, holders MUST wait for further tickets in one order: memory, one of a kind (Call.One), a
+// turn at the CPU. Exceptions are PublicDeal, whose holders may wait for large memory and a
+// LargeStatement, because nobody waits for it with either; and Ticket.Grow, because the ticket that
+// uses Options.Growth never waits for others.
 package budget
 
 import (
@@ -50,7 +53,8 @@ type Options struct {
 	// Bound makes Try bound what one network holds, whether it can be evicted or not: to half of the
 	// budget, and to 1/Share once that is three quarters full. The network "" has no bound.
 	Bound bool
-	// Growth is what only Ticket.Grow may take, and only for one ticket at a time. It should be what a ticket can grow in all.
+	// Growth is what only Ticket.Grow may take, and only for one ticket at a time. It should be what a
+	// ticket can grow in all.
 	Growth int64
 	// Lease makes a ticket return by itself if others wait once it has been held for Patience.
 	Lease bool
@@ -62,8 +66,8 @@ type Budget struct {
 
 	mu sync.Mutex
 	// mu guards the fields below and those of networks, waiters and tickets. Invariants:
-	//   - used is the sum of the tickets, and network.held that of the network's; used-deep is at most Size-Growth, and deep at
-	//     most Growth;
+	//   - used is the sum of the tickets, and network.held that of the network's;
+	//   - used-deep is at most Size-Growth, and deep at most Growth;
 	//   - leaving is the sum of the evicted tickets that are not returned yet;
 	//   - a network is in networks while it holds or waits for something, in turns while it waits, and in
 	//     blocking while one of its tickets can be evicted.
@@ -160,11 +164,6 @@ func (b *Budget) over(one *network, n int64) int64 {
 
 func (b *Budget) share() int64 { return b.Size / b.Share }
 
-// fromGrowth reports whether Growth has n units for a ticket that grows (nil: for a new one).
-func (b *Budget) fromGrowth(n int64, grows *Ticket) bool {
-	return grows != nil && (b.deep == 0 || b.grown == grows) && b.deep+n <= b.Growth
-}
-
 func (b *Budget) fits(n int64, grows *Ticket) bool {
 	return b.fromGrowth(n, grows) || b.used-b.deep+n <= b.Size-b.Growth
 }
@@ -226,14 +225,9 @@ func (b *Budget) wait(ctx context.Context, w *waiter) error {
 }
 
 // next returns the waiter that is served next, or nil.
-func (b *Budget) next() (next *waiter) {
-	for e := b.growing.Front(); e != nil; e = e.Next() {
-		if w := e.Value.(*waiter); next == nil || b.heldBy(w) < b.heldBy(next) {
-			next = w
-		}
-	}
-	if b.turns.Len() == 0 || next != nil && b.fromGrowth(next.ticket.units, next.grows) {
-		return next
+func (b *Budget) next() *waiter {
+	if grows := b.nextGrowing(); b.turns.Len() == 0 || grows != nil && b.fromGrowth(grows.ticket.units, grows.grows) {
+		return grows
 	}
 	first := func(e *list.Element) *waiter { return e.Value.(*network).waiters.Front().Value.(*waiter) }
 	for e := b.turns.Front(); e != nil; e = e.Next() {
@@ -242,14 +236,6 @@ func (b *Budget) next() (next *waiter) {
 		}
 	}
 	return first(b.turns.Front())
-}
-
-// heldBy returns what the network of a waiter holds. The ticket that a waiter enlarges may be returned already.
-func (b *Budget) heldBy(w *waiter) int64 {
-	if one := b.networks[w.ticket.name]; one != nil {
-		return one.held
-	}
-	return 0
 }
 
 // leave removes a waiter. If its network has more, the network goes to the end of the round.
@@ -287,8 +273,8 @@ func (b *Budget) unlock() {
 
 // grantNow grants a ticket if it fits and nobody waits who is served before.
 func (b *Budget) grantNow(t, grows *Ticket) bool {
-	switch {
-	case grows != nil && grows != b.grown && b.growing.Len() > 0, b.turns.Len() > 0 && !b.fromGrowth(t.units, grows), !b.fits(t.units, grows):
+	waits := b.turns.Len() > 0 && !b.fromGrowth(t.units, grows) || grows != nil && grows != b.grown && b.growing.Len() > 0
+	if waits || !b.fits(t.units, grows) {
 		return false
 	}
 	b.grant(t, grows)
@@ -300,7 +286,7 @@ func (b *Budget) grant(t, grows *Ticket) {
 		b.grown, t.deep = grows, t.units
 		b.deep += t.deep
 	}
-	t.network, t.evicted = b.of(t.name), false
+	t.network = b.of(t.name)
 	t.network.tickets++
 	b.add(t.network, t.units)
 	if b.Lease {
@@ -336,9 +322,9 @@ func (b *Budget) forget(one *network) {
 	}
 }
 
-// Held returns the units of all tickets, and how many networks hold or wait for them.
-func (b *Budget) Held() (units int64, networks int) {
+// Held returns the units of all tickets.
+func (b *Budget) Held() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.used, len(b.networks)
+	return b.used
 }

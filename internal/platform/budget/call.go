@@ -46,44 +46,6 @@ func From(ctx context.Context) *Call {
 	return nobody
 }
 
-// Turn waits for a turn at the CPU before a call is known, and returns a problem.Error. A nil Process has no limits.
-// `party` means that the call may be expected to be a party's: with turns of their own, parties do not wait behind strangers.
-func (p *Process) Turn(network string, party bool) (*Ticket, error) {
-	if p == nil {
-		return nil, nil
-	}
-	turns := p.turns[0]
-	if party {
-		turns = p.turns[1]
-	}
-	t, err := turns.Take(context.Background(), network, 1)
-	if err != nil {
-		return nil, overloaded(err)
-	}
-	return t, nil
-}
-
-// Adopt makes a turn that of the call, or returns it if it is another network's. It may be nil.
-func (c *Call) Adopt(turn *Ticket) {
-	switch {
-	case turn == nil:
-	case c.network != turn.name || c == nobody:
-		turn.Return()
-	default:
-		c.mu.Lock()
-		c.turns = turn.budget
-		c.mu.Unlock()
-		c.keep(turn, &c.turn)
-	}
-}
-
-// Expect says that the call is expected to be a party's before that is known for certain: its turns are those of parties.
-func (c *Call) Expect() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.turns = c.process.turns[1]
-}
-
 // Party marks the call as one with an invite token of the deal. Call Party before Hold.
 func (c *Call) Party() {
 	c.Expect()
@@ -130,7 +92,8 @@ func (c *Call) Hold(ctx context.Context, n int64) error {
 	return err
 }
 
-// Parse counts a body that the call holds with its tree, in bytes, and waits for a turn, before it is parsed.
+// Parse counts a body that the call holds with its tree, in bytes, and waits for a turn, before it is
+// parsed.
 func (c *Call) Parse(ctx context.Context, body int, tree int64) error {
 	err := c.Hold(ctx, SmallCall+int64(body)+tree)
 	if err == nil {
@@ -188,58 +151,6 @@ func (c *Call) Shrink(n int64) {
 	}
 }
 
-// Turn waits for a turn at the CPU, unless the call has one. What a call computes that holds more than a
-// small one counts as long.
-func (c *Call) Turn(ctx context.Context) error {
-	if c.Large() {
-		return c.Long(ctx)
-	}
-	c.mu.Lock()
-	turns := c.turns
-	c.mu.Unlock()
-	if c.HasTurn() {
-		return nil
-	}
-	return c.take(ctx, turns, 1, &c.turn)
-}
-
-// Long waits for a turn for a computation of more than a millisecond. It gives back a turn for a shorter one.
-func (c *Call) Long(ctx context.Context) error {
-	c.mu.Lock()
-	turns, turn := c.process.long[c.of], c.turn
-	c.mu.Unlock()
-	if turn != nil && turn.budget == turns && turn.Units() > 0 {
-		return nil
-	}
-	c.Rest()
-	return c.take(ctx, turns, 1, &c.turn)
-}
-
-// HasTurn reports whether the call has a turn, which may have ended by itself (Options.Lease).
-func (c *Call) HasTurn() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.turn != nil && c.turn.Units() > 0
-}
-
-// Yield passes the turn to others that wait for one. Long computations call it every few
-// milliseconds.
-func (c *Call) Yield(ctx context.Context) error {
-	c.mu.Lock()
-	turn := c.turn
-	c.mu.Unlock()
-	if turn == nil || turn.Units() > 0 && !turn.budget.waitedFor() && ctx.Err() == nil {
-		return nil
-	}
-	c.Rest()
-	return c.take(ctx, turn.budget, 1, &c.turn)
-}
-
-// Rest gives back the turn. Every wait begins with it, else all others wait, too, until the turn ends by itself (Options.Lease). These call
-// it themselves: statements, Redis, requests to the log, the beacon and the KMS, reading from the client, writing a large answer,
-// and the other methods of a Call that wait. Any other wait MUST call it.
-func (c *Call) Rest() { c.giveBack(&c.turn) }
-
 func (c *Call) giveBack(from **Ticket) {
 	c.mu.Lock()
 	t := *from
@@ -250,9 +161,9 @@ func (c *Call) giveBack(from **Ticket) {
 	}
 }
 
-// Wait says that the call waits for other parties, and holds at most n bytes or MaxSmall meanwhile. The budget may
-// call `wake`, which MUST return at once; then the call answers what is now. The caller calls
-// `resume` after the wait.
+// Wait says that the call waits for other parties, and holds at most n bytes or MaxSmall meanwhile.
+// The budget may call `wake`, which MUST return at once; then the call answers what is now. The caller
+// calls `resume` after the wait.
 func (c *Call) Wait(n int64, wake func()) (resume func(context.Context) error) {
 	c.Rest()
 	held := c.ticket()

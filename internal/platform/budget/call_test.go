@@ -31,11 +31,6 @@ func (p *Process) empty(t *testing.T) {
 	}
 }
 
-func (b *Budget) holds() int64 {
-	n, _ := b.Held()
-	return n
-}
-
 func TestCallHoldsWhatItNeeds(t *testing.T) {
 	p := smallProcess()
 	ctx, c := p.Begin(t.Context(), "a")
@@ -54,30 +49,30 @@ func TestCallHoldsWhatItNeeds(t *testing.T) {
 		{func() error { c.Shrink(200 << 10); return nil }, 0, 200 << 10},
 		{func() error { return c.Parse(ctx, 150<<10, 1<<20) }, 0, SmallCall + 150<<10 + 1<<20},
 	} {
-		if c.Large() != (p.large.holds() > 0) {
+		if c.Large() != (p.large.Held() > 0) {
 			t.Errorf("Large is %t", c.Large())
 		}
 		if err := step.take(); err != nil {
 			t.Fatal(err)
 		}
-		if party, large := p.small[1].holds(), p.large.holds(); party != step.party || large != step.large {
+		if party, large := p.small[1].Held(), p.large.Held(); party != step.party || large != step.large {
 			t.Errorf("holds %d and %d bytes, want %d and %d", party, large, step.party, step.large)
 		}
 	}
-	if p.long[1].holds() != 1 {
+	if p.long[1].Held() != 1 {
 		t.Error("a large body is parsed without a turn")
 	}
 	if err := c.Hold(ctx, 3<<20); !problem.Is(err, problem.Overloaded) {
 		t.Errorf("more than there is: %v, want OVERLOADED", err)
 	}
 	c.Rest()
-	if p.long[1].holds() != 0 {
+	if p.long[1].Held() != 0 {
 		t.Error("the call has a turn while it answers")
 	}
 	c.End()
 	c.End()
-	if err := c.Hold(ctx, 1); err != nil || p.small[1].holds() != 0 {
-		t.Errorf("Hold after End: %v, %d bytes", err, p.small[1].holds())
+	if err := c.Hold(ctx, 1); err != nil || p.small[1].Held() != 0 {
+		t.Errorf("Hold after End: %v, %d bytes", err, p.small[1].Held())
 	}
 	p.empty(t)
 }
@@ -97,7 +92,7 @@ func TestALargeBodyGrowsBesideStalledOnes(t *testing.T) {
 		if err := errors.Join(c.Hold(ctx, 150<<10), c.Long(ctx), c.Parse(ctx, 120<<10, 600<<10)); err != nil {
 			t.Errorf("a body of 120 KiB beside stalled ones: %v", err)
 		}
-		if p.long[0].holds() != 1 {
+		if p.long[0].Held() != 1 {
 			t.Error("the call has lost its turn")
 		}
 		c.End()
@@ -114,8 +109,8 @@ func TestCallWithoutTheLargerTicketHoldsNothing(t *testing.T) {
 	if err := c.Hold(ctx, 1<<40); !problem.Is(err, problem.Overloaded) {
 		t.Errorf("more than there is: %v, want OVERLOADED", err)
 	}
-	if err := c.Hold(ctx, SmallCall); err != nil || p.small[0].holds() != SmallCall {
-		t.Errorf("a small ticket after that: %v, %d bytes, want %d", err, p.small[0].holds(), SmallCall)
+	if err := c.Hold(ctx, SmallCall); err != nil || p.small[0].Held() != SmallCall {
+		t.Errorf("a small ticket after that: %v, %d bytes, want %d", err, p.small[0].Held(), SmallCall)
 	}
 	c.End()
 	p.empty(t)
@@ -158,7 +153,7 @@ func TestAWaitKeepsWhatItsDealTakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Wait(300<<10, func() {})
-	if n := p.large.holds(); n != 300<<10 {
+	if n := p.large.Held(); n != 300<<10 {
 		t.Errorf("a wait of a deal of 300 KiB holds %d bytes", n)
 	}
 	c.End()
@@ -180,7 +175,7 @@ func TestWaitsLeaveTheRoomOfSmallCalls(t *testing.T) {
 			}
 			all.Go(func() {
 				time.Sleep(time.Second)
-				if err := resume(ctx); err != nil || p.small[0].holds() == 0 {
+				if err := resume(ctx); err != nil || p.small[0].Held() == 0 {
 					t.Errorf("after the wait: %v, want a small ticket", err)
 				}
 				c.End()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// makeRoom evicts tickets until n units for the network `newcomer` (nil: it holds nothing) would fit. It returns what to call
-// after mu is unlocked.
+// makeRoom evicts tickets until n units for the network `newcomer` (nil: it holds nothing) would
+// fit. It returns what to call after mu is unlocked.
 func (b *Budget) makeRoom(newcomer *network, n int64) (evict []func()) {
 	holds := n
 	if newcomer != nil {

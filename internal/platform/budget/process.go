@@ -100,9 +100,10 @@ func NewProcess(connections int) (*Process, error) {
 		return [2]*Budget{New(o), New(o)}
 	}
 	long := max(1, cores/4)
-	// While all threads of the scheduler compute, Go asks the network for news only every 10 ms. So there is one more of them than
-	// cores, and the kernel shares the cores between them. Still more leave less to each short turn: with three more on one core, a
-	// party's call beside large bodies of others took 25 ms instead of 13.
+	// While all threads of the scheduler compute, Go asks the network for news only every 10 ms. So
+	// there is one more of them than cores, and the kernel shares the cores between them. Still more
+	// leave less to each short turn: with three more on one core, a party's call beside large bodies of
+	// others took 25 ms instead of 13.
 	runtime.GOMAXPROCS(cores + 1)
 	return &Process{
 		small: [2]*Budget{of(small), of(small)}, large: New(Options{Size: shared, Wait: wait, Growth: growth(shared)}),
@@ -144,8 +145,5 @@ func NewLog() *Process { return &Process{large: New(Options{Size: logUnsent})} }
 
 // Held returns the bytes of all small calls, and of the others.
 func (p *Process) Held() (small, large int64) {
-	strangers, _ := p.small[0].Held()
-	parties, _ := p.small[1].Held()
-	large, _ = p.large.Held()
-	return strangers + parties, large
+	return p.small[0].Held() + p.small[1].Held(), p.large.Held()
 }

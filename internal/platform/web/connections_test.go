@@ -62,7 +62,7 @@ func dial(t *testing.T, address string, from byte, text string) net.Conn {
 func held(t *testing.T, b *budget.Budget, want int64) {
 	t.Helper()
 	for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		n, _ := b.Held()
+		n := b.Held()
 		if n == want {
 			return
 		}
