@@ -8,8 +8,9 @@
 // Order. A budget serves its waiters round robin by network, and those of one network first come,
 // first served. While others wait, a network that holds more than its share is passed over.
 //
-// Growth. Tickets that grow wait for Options.Growth, which one of them at a time may use, or for what
-// nobody else waits for. The one of the network that holds least comes first.
+// Growth. Tickets that grow wait for Options.Growth, which one of them at a time may use, or for what is
+// not needed by new tickets of networks within their share. The one of the network that holds least
+// comes first.
 //
 // Eviction. If a waiter does not fit, a ticket is evicted that is blocked on its client (see
 // Ticket.Evictable): the one blocked longest of the network that holds most. A ticket of a network
@@ -226,7 +227,8 @@ func (b *Budget) wait(ctx context.Context, w *waiter) error {
 
 // next returns the waiter that is served next, or nil.
 func (b *Budget) next() *waiter {
-	if grows := b.nextGrowing(); b.turns.Len() == 0 || grows != nil && b.fromGrowth(grows.ticket.units, grows.grows) {
+	grows := b.nextGrowing()
+	if grows != nil && b.fromGrowth(grows.ticket.units, grows.grows) {
 		return grows
 	}
 	first := func(e *list.Element) *waiter { return e.Value.(*network).waiters.Front().Value.(*waiter) }
@@ -234,6 +236,9 @@ func (b *Budget) next() *waiter {
 		if one := e.Value.(*network); one.held == 0 || one.held+first(e).ticket.units <= b.share() {
 			return first(e)
 		}
+	}
+	if grows != nil || b.turns.Len() == 0 {
+		return grows
 	}
 	return first(b.turns.Front())
 }

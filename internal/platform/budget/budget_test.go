@@ -302,6 +302,45 @@ func TestGrowthIsApart(t *testing.T) {
 	})
 }
 
+// A network that always wants more, and one slow ticket that has grown, do not keep others from growing.
+func TestOthersGrowBesideAGreedyNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(Options{Size: 40, Growth: 12})
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		one, err1 := b.Take(ctx, "one", 1)
+		slow, err2 := b.Take(ctx, "greedy", 9)
+		if err := errors.Join(err1, err2, slow.Grow(ctx, 21)); err != nil {
+			t.Fatal(err)
+		}
+		var greedy sync.WaitGroup
+		for range 10 {
+			greedy.Go(func() {
+				for ctx.Err() == nil {
+					ticket, err := b.Take(ctx, "greedy", 9)
+					if err != nil {
+						return
+					}
+					time.Sleep(time.Second)
+					ticket.Return()
+				}
+			})
+		}
+		synctest.Wait()
+		began := time.Now()
+		patient, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		if err := one.Grow(patient, 6); err != nil || time.Since(began) > 2*time.Second {
+			t.Errorf("a ticket beside greedy ones: %v after %v", err, time.Since(began))
+		}
+		one.Return()
+		slow.Return()
+		stop()
+		greedy.Wait()
+		b.empty(t)
+	})
+}
+
 // A holder loses its lease once others wait, and only then.
 func TestLeasesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
