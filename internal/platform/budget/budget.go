@@ -49,7 +49,7 @@ type Options struct {
 	// Patience is how long a ticket of a network within its share may block on its client before it
 	// can be evicted. 0 means a second.
 	Patience time.Duration
-	// Wait is the longest time that Take waits. 0: until ctx ends.
+	// Wait is the longest time that Take waits, rounded up to a multiple of Patience. 0: until ctx ends.
 	Wait time.Duration
 	// Bound makes Try bound what one network holds, whether it can be evicted or not: to half of the
 	// budget, and to 1/Share once that is three quarters full. The network "" has no bound.
@@ -192,16 +192,10 @@ func (b *Budget) take(ctx context.Context, t, grows *Ticket) error {
 	return b.wait(ctx, w)
 }
 
-func (b *Budget) wait(ctx context.Context, w *waiter) error {
-	var full <-chan time.Time
-	if b.Wait > 0 {
-		timer := time.NewTimer(b.Wait)
-		defer timer.Stop()
-		full = timer.C
-	}
+func (b *Budget) wait(ctx context.Context, w *waiter) (err error) {
+	began := time.Now()
 	again := time.NewTicker(b.Patience) // time alone makes tickets evictable
 	defer again.Stop()
-	err := error(nil)
 	for err == nil {
 		select {
 		case <-w.ready:
@@ -209,8 +203,9 @@ func (b *Budget) wait(ctx context.Context, w *waiter) error {
 		case <-again.C:
 			b.mu.Lock()
 			b.unlock()
-		case <-full:
-			err = ErrFull
+			if b.Wait > 0 && time.Since(began) >= b.Wait {
+				err = ErrFull
+			}
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
