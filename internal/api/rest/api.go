@@ -113,7 +113,7 @@ func Server(h http.Handler, logger *slog.Logger) *http.Server {
 
 const (
 	maxQuery  = 4 << 10 // bytes: log-server allows a shorter request line than deal-api
-	mostToLog = 16      // connections to log-server for forwarded reads; further reads wait for one
+	mostToLog = 64      // connections to log-server for forwarded reads; further reads wait for one
 )
 
 // logProxy forwards reads of the log to log-server, so that one base URL serves all paths.
@@ -168,9 +168,8 @@ func (a *API) observed(next http.Handler) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		ctx, call := a.Budget.Begin(ctx, caller.Network(a.Callers.Address(r)))
 		limited := r.WithContext(ctx)
-		web.Serves(limited, call)
-		if a.Budget != nil && a.Escrow.KnowsToken(bearer(r)) { // behind a proxy, the connection does not say so
-			call.Expect()
+		if web.Serves(limited, call); web.Proxied(r) && a.Escrow.KnowsToken(bearer(r)) {
+			call.Expect() // the calls before on the connection do not say so
 		}
 		defer web.Sent(limited, call)
 		if err := call.Turn(ctx); err != nil {

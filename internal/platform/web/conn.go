@@ -146,6 +146,12 @@ func Serves(r *http.Request, call *budget.Call) {
 	}
 }
 
+// Proxied reports whether a request came through a proxy (see NewListener).
+func Proxied(r *http.Request) bool {
+	c := connOf(r.Context())
+	return c != nil && c.network == ""
+}
+
 // Sent ends the call of a request. If the kernel still holds much of the answer, the connection keeps
 // a ticket for it until the client has taken it. Meanwhile the budget may close the connection.
 func Sent(r *http.Request, call *budget.Call) {
