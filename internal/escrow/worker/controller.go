@@ -33,7 +33,7 @@ import (
 
 const (
 	relistEvery    = 500 * time.Millisecond
-	horizon        = 3 * time.Second // look-ahead of relist; over relistEvery, so relist lists each deadline several times
+	horizon        = 3 * time.Second // look-ahead of relist; over relistEvery, so each deadline is listed several times
 	listLimit      = 1000            // maximum number of deals of each kind in one list, besides those that fail
 	mostFailing    = 10 * listLimit  // of these, so that a list stays small
 	completeEvery  = 4               // only one relist in 4 calls ListComplete, which reads every active deal
@@ -194,8 +194,12 @@ func (c *Controller) complete(ctx context.Context, limit int) (all []store.Due, 
 func (c *Controller) listing(list func(context.Context, int) ([]store.Due, error), queue workqueue.TypedRateLimitingInterface[string]) func(context.Context) error {
 	failing := 0
 	return func(ctx context.Context) error {
-		deals, err := list(ctx, listLimit+min(failing, mostFailing))
+		limit := listLimit + min(failing, mostFailing)
 		failing = 0
+		deals, err := list(ctx, limit)
+		if err != nil {
+			return err
+		}
 		for _, d := range deals {
 			if queue.NumRequeues(d.DealID) > 0 { // ProcessDeal has failed, and the retry is scheduled
 				failing++
@@ -203,7 +207,7 @@ func (c *Controller) listing(list func(context.Context, int) ([]store.Due, error
 			}
 			queue.AddAfter(d.DealID, time.Duration(d.In)*time.Millisecond)
 		}
-		return err
+		return nil
 	}
 }
 
@@ -247,7 +251,7 @@ func (c *Controller) deleteContents(ctx context.Context) error {
 
 const measureEvery = 5 * time.Second
 
-// Only the leading worker sets these gauges. relist sets lastRelist. measure sets the others
+// Only the leading worker sets these gauges. feed sets lastRelist. measure sets the others
 // every measureEvery, because a query at each scrape would delay the scrape while the
 // database hangs.
 var (

@@ -10,19 +10,19 @@
 //
 // Growth. Tickets that grow wait for Options.Growth, which one of them at a time may use, or for what is
 // not needed by new tickets of networks within their share. The one of the network that holds least
-// comes first.
+// comes first. Only Options.Wait bounds how long they wait: many networks could keep one waiting.
 //
 // Eviction. If a waiter does not fit, a ticket is evicted that is blocked on its client (see
 // Ticket.Evictable): the one blocked longest of the network that holds most. A ticket of a network
 // within its share is evicted only once it has been blocked for Options.Patience. An evicted ticket
 // counts until its holder returns it.
 //
-// No waiter starves, provided that each holder returns its ticket after a bounded time: nobody passes
-// the next waiter, and a network that was passed over holds nothing after that time. To avoid
-// deadlocks, holders MUST wait for further tickets in one order: memory, one of a kind (Call.One), a
-// turn at the CPU. Exceptions are PublicDeal, whose holders may wait for large memory and a
-// LargeStatement, because nobody waits for it with either; and Ticket.Grow, because the ticket that
-// uses Options.Growth never waits for others.
+// No waiter for a new ticket starves, provided that each holder returns its ticket after a bounded time:
+// only tickets that grow pass the next waiter, each of which was granted before, and a network that was
+// passed over holds nothing after that time. To avoid deadlocks, holders MUST wait for further tickets in
+// one order: memory, one of a kind (Call.One), a turn at the CPU. Exceptions are PublicDeal, whose holders
+// may wait for large memory and a LargeStatement, because nobody waits for it with either; and
+// Ticket.Grow, because the ticket that uses Options.Growth never waits for others.
 package budget
 
 import (

@@ -138,7 +138,13 @@ func TestPartiesDoNotWaitBehindStrangers(t *testing.T) {
 		if err := next.Turn(ctx); err != nil || next.IsParty() || time.Since(began) != 0 {
 			t.Errorf("%v; the next call is a party's: %t; waited %v for turns, want none", err, next.IsParty(), time.Since(began))
 		}
-		for _, c := range []*Call{stranger, party, next} {
+		next.Rest()
+		_, behindProxy := p.Begin(t.Context(), "one")
+		behindProxy.Expect()
+		if err := behindProxy.Turn(ctx); err != nil || behindProxy.IsParty() || time.Since(began) != 0 {
+			t.Errorf("%v; a call that may be a party's counts as one: %t; waited %v, want no wait", err, behindProxy.IsParty(), time.Since(began))
+		}
+		for _, c := range []*Call{stranger, party, next, behindProxy} {
 			c.End()
 		}
 		p.empty(t)

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"runtime"
 	"strconv"
 	"strings"
@@ -30,6 +31,8 @@ func serve(t *testing.T, most int, handler http.HandlerFunc) (address string, op
 	return serveWith(t, most, nil, handler)
 }
 
+const proxyHost = 250 // the last byte of the proxy's address
+
 func serveWith(t *testing.T, most int, p *budget.Process, handler http.HandlerFunc) (address string, open *budget.Budget) {
 	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
@@ -37,7 +40,8 @@ func serveWith(t *testing.T, most int, p *budget.Process, handler http.HandlerFu
 		t.Fatal(err)
 	}
 	server := &http.Server{Handler: handler, MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0)}
-	l := NewListener(inner, server, most, p, nil, func(c net.Conn) { _ = Refuse(c, problem.New(problem.Overloaded, "full")) })
+	proxy := func(from netip.Addr) bool { return from == netip.AddrFrom4([4]byte{127, 0, 0, proxyHost}) }
+	l := NewListener(inner, server, most, p, proxy, func(c net.Conn) { _ = Refuse(c, problem.New(problem.Overloaded, "full")) })
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return inner.Addr().String(), l.open
@@ -68,6 +72,19 @@ func held(t *testing.T, b *budget.Budget, want int64) {
 		}
 		if time.Now().After(until) {
 			t.Fatalf("%d are held, want %d", n, want)
+		}
+	}
+}
+
+func TestConnectionsOfProxiesAreKnown(t *testing.T) {
+	address, _ := serve(t, 0, func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, Proxied(r)) })
+	for host, want := range map[byte]string{1: "false", proxyHost: "true"} {
+		r, err := http.ReadResponse(bufio.NewReader(dial(t, address, host, get)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, _ := io.ReadAll(r.Body); string(body) != want {
+			t.Errorf("a request from 127.0.0.%d came through a proxy: %s, want %s", host, body, want)
 		}
 	}
 }
