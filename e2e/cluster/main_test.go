@@ -55,7 +55,8 @@ type cluster struct {
 	formerSet string
 }
 
-// shows writes a measurement to the test's log. TestCluster logs all measurements again at the end.
+// shows writes a measurement, or the failures of a stream, to the test's log. TestCluster logs
+// all of them again at the end.
 func (c *cluster) shows(t *testing.T, format string, args ...any) {
 	t.Helper()
 	line := fmt.Sprintf(format, args...)
