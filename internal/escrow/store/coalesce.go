@@ -58,7 +58,7 @@ func newSlots() slots {
 type coalescer[Q, A any] struct {
 	// run executes the calls in one transaction and one round trip, and returns one
 	// answer for each call. If wait is true, all calls are of one deal, and run waits for
-	// the deal's lock instead of skipping the deal.
+	// the deal's lock instead of skipping the deal. It may be called twice with the same calls.
 	run  func(ctx context.Context, calls []Q, wait bool) ([]A, error)
 	size func(Q) int // estimated bytes of a query or of its answer; nil: too few to count
 	// row returns a name of the table row that a call writes. A statement has at most one call for
@@ -94,7 +94,14 @@ func (c *coalescer[Q, A]) options(slots batch.Slots, wait bool) batch.Options[Q,
 		ctx, cancel := context.WithTimeout(ctx, groupTimeout)
 		defer cancel()
 		defer recovered(&err) // a panic on a goroutine of the group would end the process
-		if answers, err = c.run(ctx, calls, wait); err == nil {
+		began := time.Now().UnixMilli()
+		answers, err = c.run(ctx, calls, wait)
+		if _, unsent := errors.AsType[*pgconn.ConnectError](err); unsent && c.slots.answered.Load() >= began {
+			// The statement was not sent, and the database answered other calls meanwhile: retry once. One
+			// of their connections may be idle now.
+			answers, err = c.run(ctx, calls, wait)
+		}
+		if err == nil {
 			c.slots.answered.Store(time.Now().UnixMilli())
 		}
 		return answers, err

@@ -2,12 +2,17 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairpact/fairpact/internal/dev/localservers/servertest"
 	"github.com/fairpact/fairpact/internal/escrow/store"
@@ -92,6 +97,64 @@ func recovers(t *testing.T, f *fixture, d *store.Declaration) {
 		if !problem.Is(err, problem.Unavailable) || ctx.Err() != nil {
 			t.Fatalf("after the outage: got error %v, want only UNAVAILABLE, and that for less than a minute", err)
 		}
+	}
+}
+
+// A call whose new connection fails is retried once, if the database has answered another call meanwhile.
+func TestFailedConnectionIsRetriedWhileTheDatabaseAnswers(t *testing.T) {
+	f := newFixture(t)
+	d := f.create(t, nil)
+	for _, row := range []struct {
+		name     string
+		answers  bool
+		failures int32
+		attempts int32
+		works    bool
+	}{
+		{"it answers", true, 1, 2, true},
+		{"it answers, and the retry fails", true, 2, 2, false},
+		{"it does not answer", false, 1, 1, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			type call struct{}
+			var attempts atomic.Int32
+			dialing, end := make(chan struct{}), make(chan struct{})
+			dials := sync.OnceFunc(func() { close(dialing) })
+			s, err := store.Open(t.Context(), f.url, 16, func(config *pgxpool.Config) {
+				config.AfterRelease = func(*pgx.Conn) bool { return false } // so that each call opens a connection
+				config.BeforeConnect = func(ctx context.Context, next *pgx.ConnConfig) error {
+					if ctx.Value(call{}) == nil || attempts.Add(1) > row.failures {
+						return nil
+					}
+					next.DialFunc = func(context.Context, string, string) (net.Conn, error) {
+						dials()
+						<-end
+						return nil, errors.New("no route to the host")
+					}
+					return nil
+				}
+			})
+			check(t, err)
+			defer s.Close()
+			failed := make(chan error, 1)
+			go func() {
+				failed <- third(s.UseKey(context.WithValue(context.Background(), call{}, true), random32(), 1))
+			}()
+			<-dialing
+			if row.answers {
+				_, err := s.Snapshot(t.Context(), d.DealID, store.NoParties)
+				check(t, err)
+			}
+			close(end)
+			if err := <-failed; row.works {
+				check(t, err)
+			} else {
+				unavailable(t, "the call", err)
+			}
+			if attempts.Load() != row.attempts {
+				t.Errorf("%d attempts to connect, want %d", attempts.Load(), row.attempts)
+			}
+		})
 	}
 }
 
