@@ -37,9 +37,13 @@ func TestTokensAreKnown(t *testing.T) {
 	h := newFixture(t)
 	svc := h.at(h.origin)
 	d := h.split(t, nil)
-	of(svc.Authenticate(t.Context(), d.tokens[0])).ok(t)
 	of(svc.Authenticate(t.Context(), d.key)).ok(t)
-	if !svc.KnowsToken(d.tokens[0]) {
+	known := false
+	for tries := 0; tries < 100 && !known; tries++ { // a database server that another test starts meanwhile empties the caches
+		of(svc.Authenticate(t.Context(), d.tokens[0])).ok(t)
+		known = svc.KnowsToken(d.tokens[0])
+	}
+	if !known {
 		t.Error("a token that was used is not known")
 	}
 	for _, credential := range []string{"", d.key, "it_" + strings.Repeat("A", 32)} {
