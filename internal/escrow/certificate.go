@@ -47,7 +47,7 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	if err != nil {
 		return Issued{}, err
 	}
-	i, err := s.inspect(ctx, c)
+	i, err := s.inspect(ctx, c, nil)
 	if err != nil {
 		return Issued{}, err
 	}

@@ -24,15 +24,19 @@ type checked struct {
 	key            keys.Key
 }
 
+// verdict returns what check found for a certificate, if this process remembers it.
+func (s *Service) verdict(entry [32]byte, signature string) (checked, bool) {
+	return s.verified.Get(verdictKey(entry, signature))
+}
+
+func verdictKey(entry [32]byte, signature string) hash {
+	return sha256.Sum256(append(append([]byte("cert\x00"), entry[:]...), signature...))
+}
+
 // check verifies the signature of a stored certificate, and caches what it found. If only the
 // signature is invalid, it returns the payload's facts with an error.
-func (s *Service) check(c *store.Certificate) (checked, error) {
-	h := sha256.New()
-	h.Write(c.Payload)
-	h.Write([]byte{0})
-	h.Write([]byte(*c.Signature))
-	sum := hash(h.Sum(nil))
-	if known, ok := s.verified.Get(sum); ok {
+func (s *Service) check(c *store.Certificate, entry [32]byte) (checked, error) {
+	if known, ok := s.verdict(entry, *c.Signature); ok {
 		return known, nil
 	}
 	payload, err := certificate.Parse(c.Payload)
@@ -43,7 +47,7 @@ func (s *Service) check(c *store.Certificate) (checked, error) {
 	if facts.key, err = s.keys.SignerOf(c.Payload, *c.Signature); err != nil {
 		return facts, fmt.Errorf("signature of the certificate: %w", err)
 	}
-	s.verified.Add(sum, facts, 256)
+	s.verified.Add(verdictKey(entry, *c.Signature), facts, 256)
 	return facts, nil
 }
 
@@ -67,29 +71,34 @@ func (i *inspected) add(check string, err error) {
 	}
 }
 
-// inspect checks a stored certificate that has a leaf. It returns LOG_UNAVAILABLE instead of a
-// report if the log is out of reach, because a report would call a valid certificate invalid.
-func (s *Service) inspect(ctx context.Context, c *store.Certificate) (inspected, error) {
+// inspect checks a stored certificate that has a leaf and a payload, or whose verdict the caller passes as `known`. It
+// returns LOG_UNAVAILABLE instead of a report if the log is out of reach, because a report would
+// call a valid certificate invalid.
+func (s *Service) inspect(ctx context.Context, c *store.Certificate, known *checked) (inspected, error) {
 	i := inspected{Report: verification.Report{Valid: true, Checks: make([]verification.Check, 0, 5)}}
 	// Verify the proof before the certificate. During a key rotation this process may lack the key
 	// that signed both. The caller must then get LOG_UNAVAILABLE, because the certificate is not
 	// known to be invalid.
-	var err error
-	if i.proof, i.head, err = s.prove(ctx, c); err != nil && !problem.Is(err, problem.LogInconsistent) {
+	entry, err := c.Entry(), error(nil)
+	if i.proof, i.head, err = s.prove(ctx, entry, *c.LeafIndex); err != nil && !problem.Is(err, problem.LogInconsistent) {
 		return i, err
 	}
 	i.add(verification.TreeHeadSignature, err)
 	i.add(verification.MerkleInclusion, err)
-	if len(c.Payload) >= budget.MaxSmall {
-		if err := budget.From(ctx).Long(ctx); err != nil {
-			return i, err
-		}
-	}
 	if c.Signature == nil {
 		i.add(verification.Signature, fmt.Errorf("certificate %s has a leaf but no signature", c.CertID))
 		return i, nil
 	}
-	i.checked, err = s.check(c)
+	if known != nil {
+		i.checked, err = *known, nil
+	} else {
+		if len(c.Payload) >= budget.MaxSmall {
+			if err := budget.From(ctx).Long(ctx); err != nil {
+				return i, err
+			}
+		}
+		i.checked, err = s.check(c, entry)
+	}
 	if err == nil && i.certID != c.CertID {
 		err = fmt.Errorf("the row of certificate %s contains certificate %s", c.CertID, i.certID)
 	}
@@ -106,15 +115,14 @@ func (s *Service) inspect(ctx context.Context, c *store.Certificate) (inspected,
 	return i, nil
 }
 
-// prove verifies an inclusion proof of the leaf and the signature of its tree head. Its errors are
+// prove verifies an inclusion proof of an entry and the signature of its tree head. Its errors are
 // those of logTrouble.
-func (s *Service) prove(ctx context.Context, c *store.Certificate) (certificate.LogProof, certificate.TreeHead, error) {
-	entry := certificate.Entry(c.Payload)
-	in, err := s.log.Inclusion(ctx, entry, *c.LeafIndex)
+func (s *Service) prove(ctx context.Context, entry [32]byte, leaf int64) (certificate.LogProof, certificate.TreeHead, error) {
+	in, err := s.log.Inclusion(ctx, entry, leaf)
 	if err == nil {
 		err = s.checkHead(in.TreeHead)
 	}
-	proof := certificate.LogProof{TreeSize: in.TreeSize, LeafIndex: *c.LeafIndex, InclusionPath: append([]string{}, in.Path...)}
+	proof := certificate.LogProof{TreeSize: in.TreeSize, LeafIndex: leaf, InclusionPath: append([]string{}, in.Path...)}
 	if err == nil {
 		if wrong := certificate.VerifyInclusion(entry, proof, in.RootHash); wrong != nil {
 			err = fmt.Errorf("%w: %w", translog.ErrInconsistent, wrong)

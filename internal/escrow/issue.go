@@ -71,9 +71,10 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 	var signature string
 	var facts checked
 	var err error
+	entry := c.Entry()
 	if c.Signature != nil {
 		signature = *c.Signature
-		facts, err = s.check(c)
+		facts, err = s.check(c, entry)
 	}
 	if c.Signature == nil || err != nil { // not signed yet, or the stored signature is not valid
 		if signature, facts, err = s.sign(ctx, c); err != nil {
@@ -81,7 +82,7 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 		}
 	}
 	// facts.dealID is from the signed payload; somebody may have changed c.DealID in the database.
-	entry, tag := certificate.Entry(c.Payload), certificate.Tag(facts.dealID)
+	tag := certificate.Tag(facts.dealID)
 	index, err := s.log.Append(ctx, entry, signature, tag)
 	// The key may have been closed (retired at a tree size) after it signed the certificate. Then
 	// the signature is not valid for this leaf: sign again with the current key.
@@ -120,14 +121,15 @@ func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, check
 	if !s.hasOwnMAC(c.CertID, c.Payload, c.MAC) {
 		return "", checked{}, fmt.Errorf("foreign certificate: %s is not signed, because its MAC matches no server secret of this process: run `fairpactctl secret check` and add the missing secret; if no secret is missing, find out who wrote the row", c.CertID)
 	}
-	signature, err := s.signer.Sign(ctx, certificate.Entry(c.Payload))
+	entry := c.Entry()
+	signature, err := s.signer.Sign(ctx, entry)
 	if err != nil {
 		return "", checked{}, fmt.Errorf("signing: %w", err)
 	}
 	crash.Point("escrow.signed")
 	signed := *c
 	signed.Signature = &signature
-	facts, err := s.check(&signed) // also caches, for the next read
+	facts, err := s.check(&signed, entry) // also caches, for the next read
 	return signature, facts, err
 }
 

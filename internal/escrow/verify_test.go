@@ -163,6 +163,29 @@ func TestAHeadOfAClosedKeyProvesNothing(t *testing.T) {
 	g.certificate(t, h.replica()).ok(t)
 }
 
+// A process that remembers the verdict on a certificate still notices that its row has changed.
+func TestAChangedPayloadIsNoticed(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t)
+	for name, parties := range map[string]int{"small": 2, "large": 500} {
+		t.Run(name, func(t *testing.T) {
+			g := h.many(t, parties).later(t, 4000).attended(t)
+			id, svc := g.certID(t), h.replica()
+			if large := of(g.store.CertificateRow(t.Context(), id)).ok(t).Payload == nil; large != (name == "large") {
+				t.Fatalf("the payload is large: %v", large)
+			}
+			for range 2 { // the second time, the verdict is known
+				checkReport(t, "as issued", of(svc.Verify(t.Context(), id)).ok(t), 0)
+			}
+			const change = "UPDATE certificates SET payload = convert_to(replace(convert_from(payload, 'UTF8'), $2, $3), 'UTF8') WHERE deal_id = $1"
+			g.exec(t, change, g.id, "party 1", "party X")
+			checkReport(t, "with another label", of(svc.Verify(t.Context(), id)).ok(t), signature|inclusion)
+			g.exec(t, change, g.id, "party X", "party 1")
+			checkReport(t, "as issued again", of(svc.Verify(t.Context(), id)).ok(t), 0)
+		})
+	}
+}
+
 func TestAPlantedPayloadIsNeverSigned(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t)

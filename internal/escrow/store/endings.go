@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"slices"
@@ -150,12 +149,21 @@ func (s *Store) decide(ctx context.Context, dealID, statement string, args ...an
 type Certificate struct {
 	CertID    string
 	DealID    string
-	Payload   []byte // the bytes that are signed
+	Payload   []byte // the bytes that are signed; nil: see CertificateRow
 	MAC       []byte // HMAC of CertID and Payload under the server secret
 	Signature *string
 	LeafIndex *int64
+	Size      int // bytes of the stored payload
 
-	size int // bytes of Payload
+	digest [sha256.Size]byte // of the stored payload, if Digested set it
+}
+
+// Entry returns the SHA-256 of the payload: what is signed, and the entry in the log.
+func (c *Certificate) Entry() [sha256.Size]byte {
+	if c.Payload == nil {
+		return c.digest
+	}
+	return sha256.Sum256(c.Payload)
 }
 
 // Certificate returns the certificate with this id, pending or published, or ErrNotFound.
@@ -168,25 +176,26 @@ func (s *Store) CertificateOf(ctx context.Context, dealID string) (*Certificate,
 	return s.certificate(ctx, certificateBy{deal: dealID})
 }
 
-// CertificateLike returns the certificate with this id, or ErrNotFound. Its Payload is `payload` if the
-// stored payload is equal, or else another one or nil. It does not read a large payload.
-func (s *Store) CertificateLike(ctx context.Context, certID string, payload []byte) (*Certificate, error) {
-	found, err := s.certificates.do(ctx, certificateBy{cert: certID})
-	switch {
-	case err != nil:
-		return nil, err
-	case found == nil:
+// CertificateRow returns the certificate with this id, or ErrNotFound. It leaves out a large payload.
+func (s *Store) CertificateRow(ctx context.Context, certID string) (*Certificate, error) {
+	c, err := s.certificates.do(ctx, certificateBy{cert: certID})
+	if err == nil && c == nil {
 		return nil, ErrNotFound
-	case found.Payload != nil || found.size != len(payload):
-		return found, nil
+	}
+	return c, err
+}
+
+// Digested makes Entry known of a CertificateRow, without a read of its payload. It returns ErrNotFound
+// if there is no such row any more.
+func (s *Store) Digested(ctx context.Context, row *Certificate) (*Certificate, error) {
+	if row.Payload != nil {
+		return row, nil
 	}
 	digest, err := large(ctx, s, 0, func(ctx context.Context, ids []string, _ bool) ([][]byte, error) {
 		return rows(ctx, s.pool, pgx.RowTo[[]byte], sql("certificate_digest"), ids[0])
-	}, certID)
-	c := *found // found belongs to other calls too
-	if sum := sha256.Sum256(payload); bytes.Equal(digest, sum[:]) {
-		c.Payload = payload
-	}
+	}, row.CertID)
+	c := *row // row belongs to other calls too
+	copy(c.digest[:], digest)
 	return &c, err
 }
 
@@ -202,7 +211,7 @@ const payloadCopies = 4
 func (s *Store) certificate(ctx context.Context, by certificateBy) (*Certificate, error) {
 	c, err := s.certificates.do(ctx, by)
 	if err == nil && c != nil && c.Payload == nil {
-		c, err = large(ctx, s, payloadCopies*c.size, s.readCertificates(c.size), by)
+		c, err = large(ctx, s, payloadCopies*c.Size, s.readCertificates(c.Size), by)
 	}
 	if err == nil && c == nil {
 		return nil, ErrNotFound
@@ -225,7 +234,7 @@ func (s *Store) readCertificates(most int) func(context.Context, []certificateBy
 		return []any{certs, deals, most}
 	}, func(row pgx.CollectableRow, n *int, _ []certificateBy) (c *Certificate, err error) {
 		c = &Certificate{}
-		return c, row.Scan(n, &c.CertID, &c.DealID, &c.size, &c.Payload, &c.MAC, &c.Signature, &c.LeafIndex)
+		return c, row.Scan(n, &c.CertID, &c.DealID, &c.Size, &c.Payload, &c.MAC, &c.Signature, &c.LeafIndex)
 	})
 }
 
