@@ -137,9 +137,9 @@ var (
 		Encode: func(_ *Message, _ Caller, c escrow.Issued) (any, error) { return wire.Certificate(c) },
 	}
 
-	// REST does not compress a bundle with openings, and lets no cache store it.
+	// A bundle can hold openings, so it is not compressed, and no cache stores it.
 	ReadBundle = &Endpoint[bool, escrow.Bundle]{
-		Operation: Operation{Op: problem.ReadBundle, Who: Member, Action: escrow.AsParty, Cache: web.CachePrivate},
+		Operation: Operation{Op: problem.ReadBundle, Who: Member, Action: escrow.AsParty},
 		Parse:     func(m *Message, _ map[string]any) (bool, error) { return m.Openings() },
 		Cost:      perParty(512, 512, (*escrow.Deal).BundleBytes),
 		Do: func(ctx context.Context, s *Services, by Caller, whole bool, _ *escrow.Record) (escrow.Bundle, error) {

@@ -38,9 +38,6 @@ func (a *API) serve(operation ops.Served) http.HandlerFunc {
 		if view, ok := answer.Value.(escrow.View); ok {
 			a.describe(w.Header(), view, answer.By.Access.Party())
 		}
-		if bundle, ok := answer.Value.(escrow.Bundle); ok && bundle.Openings != nil {
-			web.HoldsInputs(w)
-		}
 		web.Tagged(w, answer.Tag)
 		web.JSON(w, status, answer.Body)
 	}

@@ -71,8 +71,7 @@ func prepare(body []byte, tag string) *prepared {
 // compresses an answer that stays the same once.
 //
 // Cached compresses answers. So an answer MUST NOT hold both a secret and another party's
-// text: the compressed size would reveal something about the secret (BREACH). HoldsInputs exempts an
-// answer.
+// text: the compressed size would reveal something about the secret (BREACH).
 func Cached(control string, next http.Handler) http.HandlerFunc {
 	var last atomic.Pointer[prepared]
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -106,9 +105,7 @@ func Cached(control string, next http.Handler) http.HandlerFunc {
 				last.Store(p)
 			}
 		}
-		if !kept.inputs {
-			h.Set("Cache-Control", control)
-		}
+		h.Set("Cache-Control", control)
 		if known, ok := Match(r.Header.Values("If-None-Match"), p.tag); ok {
 			h.Set("ETag", known)
 			h.Del("Content-Type")
@@ -118,7 +115,7 @@ func Cached(control string, next http.Handler) http.HandlerFunc {
 		}
 		kept.body = p.body
 		h.Set("ETag", p.tag)
-		if !kept.inputs && len(p.body) >= smallest && acceptsGzip(r) {
+		if len(p.body) >= smallest && acceptsGzip(r) {
 			h.Set("Content-Encoding", "gzip")
 			h.Set("ETag", strings.TrimSuffix(p.tag, `"`)+suffix+`"`)
 			kept.body = p.packed()
@@ -150,13 +147,6 @@ func Tagged(w http.ResponseWriter, tag string) {
 func IsHead(w http.ResponseWriter) bool {
 	kept, ok := w.(*answer)
 	return ok && kept.head
-}
-
-// HoldsInputs makes Cached not compress an answer, and leave it no-store. The answer still has an ETag.
-func HoldsInputs(w http.ResponseWriter) {
-	if kept, ok := w.(*answer); ok {
-		kept.inputs = true
-	}
 }
 
 // Tag returns the entity tag of a body, without quotes.
@@ -200,7 +190,6 @@ type answer struct {
 	body   []byte
 	tag    string // "": that of the body
 	head   bool
-	inputs bool // see HoldsInputs
 }
 
 func (a *answer) Header() http.Header { return a.header }
