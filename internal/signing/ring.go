@@ -226,16 +226,13 @@ func (r *Ring) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	return "", fmt.Errorf("%w: the key that signs now, %s, is not open yet", ErrUnavailable, label)
 }
 
-// Custody describes where the key that is published as current is kept (SPEC 2.8, key_custody).
-func (r *Ring) Custody() string {
-	if signer := r.signer(r.keys.Keys().Current()); signer != nil {
+// Custody describes where the labelled key is kept (SPEC 2.8, key_custody).
+func (r *Ring) Custody(label string) string {
+	if signer := r.signer(label); signer != nil {
 		return signer.Custody()
 	}
 	return "a key that this process cannot use"
 }
-
-// Ephemeral reports whether the key that is published as current is a development key.
-func (r *Ring) Ephemeral() bool { return r.Development(r.keys.Keys().Current()) }
 
 // Development reports whether the labelled key is a development key that this process has opened.
 func (r *Ring) Development(label string) bool {

@@ -64,7 +64,7 @@ func TestSettings(t *testing.T) {
 			default:
 				defer ring.Close()
 				signature, err := ring.Sign(t.Context(), sha256.Sum256(nil))
-				if _, wrong := set.SignerOf(nil, signature); err != nil || wrong != nil || ring.Custody() == "" {
+				if _, wrong := set.SignerOf(nil, signature); err != nil || wrong != nil || ring.Custody(labels[0]) == "" {
 					t.Errorf("signature %q, %v; want one that verifies and a custody", signature, err)
 				}
 			}

@@ -59,7 +59,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		signs, others := parts.Keys.Status()
 		s := wire.Status{
 			Status: "ok", Service: "fairpact", Version: version.String(),
-			PublicKey: signs, Custody: parts.Signer.Custody(), LegacyKeys: others, DevEphemeral: parts.Signer.Ephemeral(),
+			PublicKey: signs, Custody: parts.Signer.Custody(signs), LegacyKeys: others, DevEphemeral: parts.Signer.Development(signs),
 			Note: "neutral escrow for sealed-input computation; start with POST /v1/keys, the API is described at /openapi.json",
 		}
 		if c.ReadOnly {
@@ -72,7 +72,8 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	}
 	shared := ops.Services{Escrow: parts.Escrow, Guard: parts.Guard,
 		Callers: &caller.Policy{TrustedProxies: proxies, KeysPerMinute: c.KeysPerMinute, UnitsPerMinute: c.UnitsPerMinute, KeyMiB: c.KeyMiB, NetworkMiB: c.NetworkMiB, Limiter: parts.Redis}}
-	deployment := docs.Deployment{Chain: parts.Escrow.Chain(), PublicURL: c.PublicURL, Development: parts.Signer.Ephemeral()}
+	signs, _ := parts.Keys.Status()
+	deployment := docs.Deployment{Chain: parts.Escrow.Chain(), PublicURL: c.PublicURL, Development: parts.Signer.Development(signs)}
 	tools, err := mcp.New(mcp.Config{
 		Services: shared, Deployment: deployment, Version: version.Version, PublicHosts: c.PublicHosts, Logger: logger,
 	})

@@ -108,7 +108,8 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	if options.Checkpoints != nil {
 		defer func() { _ = options.Checkpoints.Key.Close() }()
 	}
-	logger.Info("signing key", "pubkey", keySet.Keys().Current(), "custody", signer.Custody(), "ephemeral", signer.Ephemeral())
+	signs, _ := keySet.Status()
+	logger.Info("signing key", "pubkey", signs, "custody", signer.Custody(signs), "ephemeral", signer.Development(signs))
 	closed := func(ctx context.Context, set keys.List) error {
 		return translog.CheckClosed(ctx, pool, set, closedHeads)
 	}

@@ -177,7 +177,8 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	p.Guard = escrow.NewGuard(p.Store, p.Redis, secrets)
 	p.Escrow = escrow.New(p.Store, secrets, p.Signer, p.Keys, log, relays,
 		escrow.Options{EntropyWindow: c.EntropyWindow, StrictBeacon: c.StrictBeacon, OpenUnits: c.OpenUnits, KeepContents: c.KeepContents, Waits: p.Waits, PublicURL: c.PublicURL, ReadOnly: c.ReadOnly, Development: p.Signer.Development}, logger)
-	logger.Info("signing key", "pubkey", p.Keys.Keys().Current(), "custody", p.Signer.Custody(), "ephemeral", p.Signer.Ephemeral())
+	signs, _ := p.Keys.Status()
+	logger.Info("signing key", "pubkey", signs, "custody", p.Signer.Custody(signs), "ephemeral", p.Signer.Development(signs))
 	return p, nil
 }
 

@@ -72,9 +72,10 @@ func (m *Members) Choice(name string, choices ...string) string {
 	if !m.Has(name) {
 		return choices[0]
 	}
-	text := m.Text(name, fmt.Sprintf("one of %q", choices))
+	want := "`" + strings.Join(choices, "` or `") + "`"
+	text := m.Text(name, want)
 	if !slices.Contains(choices, text) {
-		m.Fail("%s%s is %.60q: give one of %q", m.path, name, text, choices)
+		m.Fail("%s%s is %.60q: give %s", m.path, name, text, want)
 	}
 	return text
 }
