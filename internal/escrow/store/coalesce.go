@@ -27,7 +27,7 @@ const (
 	// SmallRead is the most bytes that one call reads in a statement that it shares with others. With what
 	// is made from them, they fit into budget.MaxSmall.
 	SmallRead = 16 << 10
-	// SmallWrite is the most bytes of arguments of a deal that is created in a statement with others: about 400 parties.
+	// SmallWrite is the most bytes of arguments of a deal that is created or ends in a statement with others: about 400 parties.
 	SmallWrite   = 128 << 10
 	statements   = 2 // maximum number of statements under way at once, not counting large reads, and those that wait for a locked deal
 	slowDeals    = 4 // maximum number of locked deals to wait for at once, each on its own connection
@@ -162,26 +162,27 @@ func (c *coalescer[Q, A]) waiting(deal string) *batch.Group[Q, A] {
 	return group
 }
 
+// fits counts only the calls that join, so that many calls for one row do not keep out those behind them.
 func (c *coalescer[Q, A]) fits() func(Q) bool {
 	calls, size := 0, 0
-	var rows map[string]struct{}
-	if c.row != nil {
-		rows = make(map[string]struct{})
-	}
+	rows := make(map[string]struct{})
 	return func(query Q) bool {
+		bytes := 0
 		if c.size != nil {
-			size += c.size(query)
+			bytes = c.size(query)
 		}
-		if calls++; calls > maxGroup || calls > 1 && size > maxGroupSize {
+		if calls == maxGroup || calls > 0 && size+bytes > maxGroupSize {
 			return false
 		}
-		if c.row == nil {
-			return true
+		if c.row != nil {
+			row := c.row(query)
+			if _, taken := rows[row]; taken {
+				return false
+			}
+			rows[row] = struct{}{}
 		}
-		row := c.row(query)
-		_, taken := rows[row]
-		rows[row] = struct{}{}
-		return !taken
+		calls, size = calls+1, size+bytes
+		return true
 	}
 }
 

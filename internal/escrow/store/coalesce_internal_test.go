@@ -38,6 +38,23 @@ type statement struct {
 	aside [][]ask // arguments of the calls of run with wait == true
 }
 
+// Calls for one row, of which a statement takes one, leave room for others behind them.
+func TestCallsForOneRowKeepOutNoOthers(t *testing.T) {
+	for name, bytes := range map[string]int{"many": 0, "large": maxGroupSize - 10} {
+		t.Run(name, func(t *testing.T) {
+			joins := newStatement().fits()
+			for i := range 2 * maxGroup {
+				if joined := joins(ask{"a", 1, bytes}); joined != (i == 0) {
+					t.Fatalf("call %d of the row joins the statement: %v, want that only the first does", i, joined)
+				}
+			}
+			if !joins(ask{"b", 1, 10}) || joins(ask{"b", 2, maxGroupSize}) {
+				t.Error("want that the call for another row joins, and one that is too large does not")
+			}
+		})
+	}
+}
+
 func newStatement() *statement {
 	s := &statement{free: make(chan struct{})}
 	locked := func(a ask) bool {

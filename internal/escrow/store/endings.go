@@ -31,9 +31,15 @@ type Ending struct {
 }
 
 // End stores the end of a deal. It returns false and stores nothing if the deal has changed since e was
-// computed.
+// computed. One with a large result has a statement of its own, so that no other deal waits for it.
 func (s *Store) End(ctx context.Context, e *Ending) (bool, error) {
-	done, err := s.endings.do(ctx, e)
+	if s.endings.size(e) <= SmallWrite {
+		done, err := s.endings.do(ctx, e)
+		return done.ended, err
+	}
+	done, err := large(ctx, s, 0, func(ctx context.Context, endings []*Ending, _ bool) ([]ended, error) {
+		return s.endings.run(ctx, endings, true) // waits for the deal's lock
+	}, e)
 	return done.ended, err
 }
 

@@ -161,7 +161,7 @@ func TestPlansReadByIndex(t *testing.T) {
 	f.burst(t, d.DealID, burst)
 	byIndex("after a burst")
 	reads := map[string]string{
-		"declaration": "'e_7', 100000", "snapshot": "ARRAY['e_7', 'e_8'], ARRAY[0, 0], ARRAY[9, 9], ARRAY[true, true], ARRAY[true, true], 100000, 100000", "party_by_token": "ARRAY[sha256('7 0')]",
+		"declaration": "'e_7', 100000", "snapshot": "ARRAY['e_7', 'e_8'], ARRAY[0, 0], ARRAY[9, 9], ARRAY[true, true], ARRAY[true, true], 100000, 100000, ARRAY[true, false]", "party_by_token": "ARRAY[sha256('7 0')]",
 		"inputs": "'e_7', 0, 1000, 1000", "certificate_digest": "'c_7'",
 		"certificates": "ARRAY['c_7', NULL], ARRAY[NULL, 'e_8'], 100000", "find_replay": "sha256('7'), ARRAY[sha256('8')], 100", "due": "3, 100, 60, ARRAY['e_7']", "complete": "100",
 		"delete_contents": "9000000000", "lock": "ARRAY['e_7', 'e_8']", "lock_wait": "ARRAY['e_7', 'e_8']", "get_round": "'7', 7", "use_key": "ARRAY[sha256('7')], ARRAY[100]",

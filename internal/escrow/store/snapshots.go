@@ -148,17 +148,45 @@ type snapshotOf struct {
 
 func (s *Store) newSnapshots() *coalescer[snapshotOf, *Snapshot] {
 	c := &coalescer[snapshotOf, *Snapshot]{size: func(q snapshotOf) int { return q.want.bytes }, fill: fillTime}
-	c.run = reads(s, sql("snapshot"), func(calls []snapshotOf) []any {
-		deals, inputs, attested := make([]string, len(calls)), make([]bool, len(calls)), make([]bool, len(calls))
+	read := reads(s, sql("snapshot"), func(calls []snapshotOf) []any {
+		deals, inputs, attested, counts := make([]string, len(calls)), make([]bool, len(calls)), make([]bool, len(calls)), make([]bool, len(calls))
 		first, last, result := make([]int, len(calls)), make([]int, len(calls)), SmallRead
+		counted := make(map[string]bool, len(calls))
 		for i, q := range calls {
+			counts[i], counted[q.dealID] = !counted[q.dealID], true
 			result = max(result, q.result)
 			deals[i], first[i], last[i] = q.dealID, q.want.first, q.want.last
 			inputs[i], attested[i] = q.want.inputs, q.want.attested
 		}
-		return []any{deals, first, last, inputs, attested, SmallRead, result}
+		return []any{deals, first, last, inputs, attested, SmallRead, result, counts}
 	}, scanSnapshot)
+	c.run = func(ctx context.Context, calls []snapshotOf, wait bool) ([]*Snapshot, error) {
+		answers, err := read(ctx, calls, wait)
+		if err == nil {
+			shareCounts(calls, answers)
+		}
+		return answers, err
+	}
 	return c.start(s.slots)
+}
+
+const uncounted = -1 // Snapshot.Commits until shareCounts
+
+// shareCounts completes snapshots. The statement counts the rows of a deal, of which there can be thousands, only
+// for one of the queries of the deal.
+func shareCounts(calls []snapshotOf, answers []*Snapshot) {
+	counted := make(map[string]*Snapshot, len(calls))
+	for i, s := range answers {
+		if s != nil && s.Commits != uncounted {
+			counted[calls[i].dealID] = s
+		}
+	}
+	for i, s := range answers {
+		if s != nil && s.Commits == uncounted {
+			from := counted[calls[i].dealID]
+			s.Commits, s.Reveals, s.LastReveal, s.Pending = from.Commits, from.Reveals, from.LastReveal, from.Pending
+		}
+	}
 }
 
 func scanSnapshot(row pgx.CollectableRow, n *int, calls []snapshotOf) (*Snapshot, error) {
@@ -167,12 +195,16 @@ func scanSnapshot(row pgx.CollectableRow, n *int, calls []snapshotOf) (*Snapshot
 	var commitments [][]byte
 	var attested []*string
 	var sealTime *int64
-	var inputBytes *int
+	var inputBytes, commits, reveals, pending *int
+	var lastReveal *int64
 	s := &Snapshot{}
 	err := row.Scan(n, &parties, &s.Phase, &s.CommitsClosedAt, &s.RevealsClosedAt, &s.ComputedAt, &s.Result, &s.resultBytes, &s.VoidFlakers, &s.CertID, &s.LeafIndex, &s.CertifiedSize,
-		&s.Commits, &s.Reveals, &s.LastReveal, &s.NowMilli, &committed, &commitments, &revealed, &inputBytes, &s.Sealed, &attested, &sealTime, &s.Pending, &s.Opened)
+		&commits, &reveals, &lastReveal, &s.NowMilli, &committed, &commitments, &revealed, &inputBytes, &s.Sealed, &attested, &sealTime, &pending, &s.Opened)
 	if err != nil {
 		return nil, err
+	}
+	if s.Commits = uncounted; commits != nil {
+		s.Commits, s.Reveals, s.LastReveal, s.Pending = *commits, *reveals, *lastReveal, *pending
 	}
 	s.Now, s.Published = s.NowMilli/1000, s.LeafIndex != nil
 	if sealTime != nil {
