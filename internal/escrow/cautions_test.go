@@ -46,7 +46,7 @@ func TestDeclarationsAreBounded(t *testing.T) {
 			d := escrow.Declared{Terms: deal.Terms{Algorithm: "split.v1", Mode: "sealed", Retention: "standard", Labels: []string{"a", "b"},
 				Params: []byte(`{"items":["car","boat"]}`), CommitDeadline: now + 3600, RevealDeadline: now + 7200}}
 			row.change(&d)
-			if made := of(svc.Create(t.Context(), owner, d, nil)); row.code == "" {
+			if made := of(svc.Create(t.Context(), owner, d, nil, free)); row.code == "" {
 				made.ok(t)
 			} else {
 				made.refused(t, row.code)

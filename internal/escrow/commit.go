@@ -96,6 +96,10 @@ func (s *Service) Cancel(ctx context.Context, a Access, rec *Record) (Cancelled,
 	}
 	rule := func(d deal.Deal, p deal.Party, _ int64) *problem.Error { return d.Cancel(p.Committed) }
 	a.party = 0 // the initiator's party index: the rule needs to know whether the initiator has committed
+	// The statement waits for the deal's lock on a connection of its own, so it runs only if it can succeed.
+	if err := s.checkRule(ctx, a, rule); err != nil {
+		return Cancelled{}, err
+	}
 	for tries, done := 1, false; !done; tries++ {
 		if done, err = s.store.Cancel(ctx, a.deal.DealID, replay); err == nil && !done {
 			err = s.refusal(ctx, a, rule, tries)

@@ -43,14 +43,15 @@ func (d Declared) bytes() int {
 	return bytes
 }
 
-// Storage returns how many bytes the deal can store at most: what it declares, and for each party a
-// commitment and the larger of seal and opening. It is charged at the creation, so that no commitment,
-// seal or reveal is refused because too much is stored.
+// Storage returns how many bytes the deal can store at most: what it declares, for each party a
+// commitment and the larger of seal and opening, and the result, which the deal, its certificate and the answer of the
+// last reveal have. It is charged at the creation, so that no commitment, seal or reveal is refused because too much
+// is stored. The declaration MUST be valid.
 func (d Declared) Storage() int {
 	total := d.bytes()
 	if alg, ok := algorithm.Lookup(d.Algorithm); ok {
-		params, _ := canon.ParseObject(d.Params) // Create refuses malformed params
-		total += len(d.Labels) * (maxSeal(alg.InputLimit(params)) + rowBytes)
+		params, _ := canon.ParseObject(d.Params)
+		total += len(d.Labels)*(maxSeal(alg.InputLimit(params))+rowBytes) + 3*alg.ResultLimit(d.Labels, params)
 	}
 	return total
 }
@@ -76,8 +77,9 @@ type Invite struct {
 
 // Create stores a deal and returns its invite tokens. The same transaction stores the answer in
 // the idempotency record rec. Only a repeat of the request can return the tokens again, because
-// the deal's rows hold only token hashes.
-func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *Record) (Created, error) {
+// the deal's rows hold only token hashes. Before it stores a valid deal, Create calls `reserve` with
+// Declared.Storage, and returns its error.
+func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *Record, reserve func(bytes int) error) (Created, error) {
 	call := budget.From(ctx)
 	if err := call.Turn(ctx); err != nil {
 		return Created{}, err
@@ -86,11 +88,15 @@ func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *Reco
 	if err != nil {
 		return Created{}, err
 	}
+	bytes := r.Storage() // in this turn
 	done, err := s.charge(ctx, p, r.Units())
 	if err != nil {
 		return Created{}, err
 	}
 	defer done()
+	if err := reserve(bytes); err != nil {
+		return Created{}, err
+	}
 	if err := call.Turn(ctx); err != nil {
 		return Created{}, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/crash"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
@@ -131,6 +132,10 @@ func (s *Service) ending(ctx context.Context, d *Deal, now *store.Snapshot, step
 			return nil
 		})
 		if err != nil {
+			return nil, err
+		}
+		// What can be large is computed as what is long.
+		if err := budget.From(ctx).Turn(ctx); err != nil {
 			return nil, err
 		}
 		// SPEC 1: the algorithm is deterministic and pure.

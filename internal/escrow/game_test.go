@@ -79,7 +79,7 @@ func (h *fixture) create(t *testing.T, terms deal.Terms, inputs []string, change
 	svc := h.at(origin)
 	g := &game{fixture: h, inputs: inputs, key: of(svc.CreateKey(t.Context(), nil)).ok(t).APIKey}
 	owner := of(svc.Authenticate(t.Context(), g.key)).ok(t)
-	made := of(svc.Create(t.Context(), owner, d, nil)).ok(t)
+	made := of(svc.Create(t.Context(), owner, d, nil, free)).ok(t)
 	g.id = made.DealID
 	for _, invite := range made.Invites {
 		g.tokens = append(g.tokens, invite.Token)
@@ -242,3 +242,6 @@ func show(v any) string {
 	}
 	return string(text)
 }
+
+// free reserves storage without a limit.
+func free(int) error { return nil }

@@ -14,6 +14,7 @@ const (
 	endParty         = 1536    // of a party in the snapshot, the certificate and the computation of a deal's end
 	inputCopies      = 4       // how many times the inputs are in memory while they are shown
 	treeCopies       = 12      // of an input whose members are short, as a tree
+	resultCopies     = 10      // how many times a result is in memory while it is computed, certified, stored and answered
 )
 
 // hold takes a ticket for n bytes for the call in ctx, or for the largest call if that is less.
@@ -29,11 +30,11 @@ func (d *Deal) DeclarationBytes() int {
 	return 16*(len(d.Params)+d.TextBytes()) + declarationParty*len(d.Labels)
 }
 
-// endBytes returns the memory of a deal's end; inputBytes is 0 before it is known. If the inputs do not
+// endBytes returns the memory of a deal's end, with its answer; inputBytes is 0 before it is known. If the inputs do not
 // fit into one statement, the end reads them in pages. It keeps of them only what the algorithm needs:
 // for random.v1, which can have many parties, little.
 func (d *Deal) endBytes(inputBytes int) int {
-	n := endParty * len(d.Labels)
+	n := endParty*len(d.Labels) + resultCopies*d.algorithm.ResultLimit(d.Labels, d.params)
 	if len(d.Labels) >= manyParties || inputBytes > store.SmallRead {
 		n += 3 * store.InputsPage
 	}

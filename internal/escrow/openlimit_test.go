@@ -26,7 +26,7 @@ func TestOpenDealsOfOneKeyAreBounded(t *testing.T) {
 	replica := func() *escrow.Service { return h.bounding(most) }
 	now := h.now(t)
 	create := func(on *escrow.Service, key string, parties int) answer[escrow.Created] {
-		return of(on.Create(t.Context(), of(on.Authenticate(t.Context(), key)).ok(t), h.declared(now, parties), nil))
+		return of(on.Create(t.Context(), of(on.Authenticate(t.Context(), key)).ok(t), h.declared(now, parties), nil, free))
 	}
 	one, other := replica(), replica()
 	greedy, frugal := of(one.CreateKey(t.Context(), nil)).ok(t).APIKey, of(one.CreateKey(t.Context(), nil)).ok(t).APIKey
@@ -72,7 +72,7 @@ func TestCreationsInFlightAreCounted(t *testing.T) {
 	_ = of(lock.Exec(t.Context(), "LOCK TABLE deals IN SHARE ROW EXCLUSIVE MODE")).ok(t)
 	answers := make(chan answer[escrow.Created], most+1)
 	for range most + 1 {
-		go func() { answers <- of(on.Create(t.Context(), owner, deal, nil)) }()
+		go func() { answers <- of(on.Create(t.Context(), owner, deal, nil, free)) }()
 	}
 	(<-answers).refused(t, problem.RateLimited) // the other creations still wait for the table lock
 	check(t, lock.Rollback(t.Context()))
@@ -84,8 +84,8 @@ func TestCreationsInFlightAreCounted(t *testing.T) {
 	h.exec(t, "UPDATE deals SET phase = 'CANCELLED' WHERE deal_id = (SELECT min(deal_id) FROM deals)")
 	later := h.bounding(most)
 	owner = of(later.Authenticate(t.Context(), key)).ok(t)
-	_ = of(later.Create(t.Context(), owner, deal, nil)).ok(t)
-	of(later.Create(t.Context(), owner, deal, nil)).refused(t, problem.RateLimited)
+	_ = of(later.Create(t.Context(), owner, deal, nil, free)).ok(t)
+	of(later.Create(t.Context(), owner, deal, nil, free)).refused(t, problem.RateLimited)
 }
 
 func TestTextsAreCharged(t *testing.T) {

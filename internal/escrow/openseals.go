@@ -195,8 +195,9 @@ func (s *Service) rejectBySeal(ctx context.Context, d *Deal, rejections []store.
 	if now.Ended() || now.Pending != len(rejections) {
 		return nil
 	}
-	now.Opened = true
-	_, err = s.rejected(ctx, d, now, rejections...)
+	opened := *now // which other calls share
+	opened.Opened = true
+	_, err = s.rejected(ctx, d, &opened, rejections...)
 	return err
 }
 

@@ -228,13 +228,13 @@ func TestSealsThatAreRefusedAtOnce(t *testing.T) {
 	owner := of(svc.Authenticate(t.Context(), g.key)).ok(t)
 	late := escrow.Declared{Terms: *g.declaredTerms(t)}
 	late.Seals, late.RevealDeadline = deal.SealsRequired, late.CommitDeadline+100
-	of(svc.Create(t.Context(), owner, late, nil)).refused(t, problem.InvalidParams)
+	of(svc.Create(t.Context(), owner, late, nil, free)).refused(t, problem.InvalidParams)
 	// Nobody could commit to a deal that requires seals on a deployment that accepts none.
 	unsealable := escrow.Declared{Terms: *required.declaredTerms(t)}
-	of(h.replica().Create(t.Context(), owner, unsealable, nil)).refused(t, problem.InvalidRequest)
+	of(h.replica().Create(t.Context(), owner, unsealable, nil, free)).refused(t, problem.InvalidRequest)
 	early := escrow.Declared{Terms: *h.random(t, nil).declaredTerms(t)}
 	early.Seals, early.Params = deal.SealsRequired, beaconRound(round-1)
-	of(svc.Create(t.Context(), owner, early, nil)).refused(t, problem.InvalidParams)
+	of(svc.Create(t.Context(), owner, early, nil, free)).refused(t, problem.InvalidParams)
 }
 
 func (g *game) declaredTerms(t *testing.T) *deal.Terms { t.Helper(); return &g.declared(t).Terms }

@@ -119,7 +119,7 @@ func TestUnusableSeatKeysAreRefused(t *testing.T) {
 	create := func(svc *escrow.Service, keys ...string) answer[escrow.Created] {
 		d := escrow.Declared{Terms: deal.Terms{Algorithm: "split.v1", Mode: "sealed", Retention: "standard", Labels: []string{"a", "b"}, CommitDeadline: h.now(t) + 3600, RevealDeadline: h.now(t) + 7200, Params: []byte(`{"items":["car"]}`)}}
 		keyed(keys...)(&d)
-		return of(svc.Create(t.Context(), of(svc.Authenticate(t.Context(), g.key)).ok(t), d, nil))
+		return of(svc.Create(t.Context(), of(svc.Authenticate(t.Context(), g.key)).ok(t), d, nil, free))
 	}
 	commit := func(svc *escrow.Service, key string) answer[escrow.Committed] {
 		return of(svc.Commit(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty), escrow.Commitment{Hash: g.commitment(t, 0), Key: key, Signature: sign(nil)}, nil))

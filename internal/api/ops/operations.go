@@ -51,10 +51,9 @@ var (
 			if err := s.Callers.MayCreateDeal(ctx, by.Principal.Key(), d.Units()); err != nil {
 				return escrow.Created{}, err
 			}
-			if err := s.Callers.MayStore(ctx, by.Principal.Key(), by.address, d.Storage()); err != nil {
-				return escrow.Created{}, err
-			}
-			return s.Escrow.Create(ctx, by.Principal, d, rec)
+			return s.Escrow.Create(ctx, by.Principal, d, rec, func(bytes int) error {
+				return s.Callers.MayStore(ctx, by.Principal.Key(), by.address, bytes)
+			})
 		},
 		Encode: func(_ *Message, _ Caller, c escrow.Created) (any, error) { return wire.CreatedOf(c), nil },
 	}

@@ -182,8 +182,8 @@ func (e *Endpoint[Req, T]) Run(ctx context.Context, s *Services, m *Message) (an
 		}
 	}
 	size := int64(m.Copies * len(answer.Body))
-	if e.Method == http.MethodGet {
-		err = call.Hold(ctx, size)
+	if err = call.Hold(ctx, size); e.Method != http.MethodGet {
+		err = nil // an effect has happened
 	}
 	call.Shrink(max(size, budget.SmallCall))
 	return answer, err

@@ -260,3 +260,71 @@ func TestInputLimitFitsEveryValuation(t *testing.T) {
 		}
 	}
 }
+
+// The largest results that are known keep to ResultLimit, and are not far from it.
+func TestResultLimit(t *testing.T) {
+	label := strings.Repeat(`"`, maxLabelBytes-2)
+	labels := func(n int) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprintf("%s%02d", label, i))
+		}
+		return all
+	}
+	split := func(parties, items int) (map[string]any, []map[string]any) {
+		names, inputs := make([]any, items), make([]map[string]any, parties)
+		for i := range names {
+			names[i] = fmt.Sprintf("%s%03d", strings.Repeat("\x01", maxItemBytes-3), i)
+		}
+		for p := range inputs {
+			values := map[string]any{}
+			for i, name := range names {
+				values[name.(string)] = canon.MaxInt - int64(1_000_003*(i+1)*(p+7)+7919*p*p)
+			}
+			inputs[p] = map[string]any{"valuations": values}
+		}
+		return map[string]any{"items": names}, inputs
+	}
+	for _, row := range []struct {
+		id             string
+		parties, items int
+	}{{Split, 2, 1}, {Split, 2, 800}, {Split, 3, 1}, {Split, 3, 800}, {Split, 16, 256}, {Random, 2, 0}, {Shapley, 8, 0}} {
+		t.Run(fmt.Sprint(row.id, " ", row.parties, " ", row.items), func(t *testing.T) {
+			a, _ := Lookup(row.id)
+			params, inputs := split(row.parties, row.items)
+			switch row.id {
+			case Random:
+				params, inputs = map[string]any{"beacon_round": quicknetRound.Round}, []map[string]any{{"nonce": "aa"}, {"nonce": "bb"}}
+			case Shapley:
+				params = map[string]any{"coalition_values": worths(labels(row.parties))}
+				for p := range inputs {
+					inputs[p] = map[string]any{"accept": true}
+				}
+			}
+			if _, err := a.CheckParams(labels(row.parties), params); err != nil {
+				t.Fatal(err)
+			}
+			got, err := a.Compute(labels(row.parties), params, inputs, &quicknetRound)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if most := a.ResultLimit(labels(row.parties), params); len(got) > most || most > smallResult && len(got) < most/2 {
+				t.Errorf("the result has %d bytes, want at most %d, and at least half of that if it is large", len(got), most)
+			}
+		})
+	}
+}
+
+// worths returns coalition_values in which no share is an integer.
+func worths(labels []string) map[string]any {
+	all := map[string]any{}
+	for coalition := 1; coalition < 1<<len(labels); coalition++ {
+		var names []string
+		for i, label := range labels {
+			if coalition>>i&1 == 1 {
+				names = append(names, label)
+			}
+		}
+		all[strings.Join(names, ",")] = canon.MaxInt - int64(coalition*coalition%1009)
+	}
+	return all
+}

@@ -67,6 +67,9 @@ func FuzzCompute(f *testing.F) {
 			if _, err := canon.ParseObject(got); err != nil {
 				t.Fatalf("%s: Compute = %s, want a JSON object: %v", a.ID, got, err)
 			}
+			if most := a.ResultLimit(labels, params); len(got) > most {
+				t.Fatalf("%s: the result has %d bytes, want at most %d: %s", a.ID, len(got), most, got)
+			}
 			if again, err := a.Compute(labels, params, inputs, &beacon); err != nil || !bytes.Equal(got, again) {
 				t.Fatalf("%s: the second Compute = %s, %v; want %s, as the first", a.ID, again, err, got)
 			}

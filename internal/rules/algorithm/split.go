@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"strconv"
 
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -49,6 +50,7 @@ var splitV1 = &Algorithm{
 		}
 		return most
 	},
+	resultLimit: splitLimit,
 	warnInput: func(params, input map[string]any) string {
 		valuations, _ := input["valuations"].(map[string]any)
 		items, _ := params["items"].([]any)
@@ -148,6 +150,26 @@ func readValuations(items []string, input map[string]any) ([]int64, error) {
 		return nil, fmt.Errorf("input.valuations has %d member(s) that are not items of this deal; the items are %s", unknown, problem.List(items, "%q", ", "))
 	}
 	return values, nil
+}
+
+// splitLimit returns Algorithm.ResultLimit. A total has the digits of the largest value and of the number of items.
+// For three or more parties, numerator and denominator of a share have at most the digits of all totals together, and
+// of the number of parties. For two, only one item is split, by parts of a common total.
+func splitLimit(labels []string, params map[string]any) int {
+	items, _ := params["items"].([]any)
+	digits := 16 + len(strconv.Itoa(len(items)))
+	share, once := 2*(digits*len(labels)+2)+len("/"), 0
+	if len(labels) == 2 {
+		share, once = len("1/2"), 2*share
+	}
+	most := len(`{"method":"adjusted_winner","shares":[]}`) + once
+	for i, label := range labels {
+		most += len(canon.Encode(label)) + len(strconv.Itoa(i)) + len(`{"items":[],"label":,"party":,"value_ppb":1000000000},`)
+	}
+	for _, item := range items {
+		most += len(labels) * (len(canon.Encode(item)) + share + len(`{"item":,"share":""},`))
+	}
+	return most
 }
 
 func computeSplit(labels []string, params map[string]any, inputs []map[string]any, _ *Beacon) (any, error) {
