@@ -251,7 +251,7 @@ var further = []attack{
 func TestFurtherAttacks(t *testing.T) {
 	withoutAutogroup(t)
 	stack := attacked(t)
-	for _, a := range further {
+	for _, a := range append(further, queued...) {
 		t.Run(a.name, func(t *testing.T) { a.run(t, stack, a.prepare(t, stack), 1, 4*time.Second) })
 	}
 }

@@ -27,6 +27,11 @@ type Committed struct {
 // Commit stores a party's commitment (SPEC 4), which a declared seat key MUST have signed, and its
 // seal.
 func (s *Service) Commit(ctx context.Context, a Access, c Commitment, rec *Record) (Committed, error) {
+	if _, again := s.acts.Get(a.seat()); again { // it can only be refused, which needs no lock on the deal
+		if err := s.checkRule(ctx, a, deal.Deal.Commit); err != nil {
+			return Committed{}, err
+		}
+	}
 	attestedBy, err := s.attest(a, c)
 	if err != nil {
 		return Committed{}, s.lateFirst(ctx, a, deal.Deal.Commit, err)
@@ -47,7 +52,7 @@ func (s *Service) Commit(ctx context.Context, a Access, c Commitment, rec *Recor
 	}
 	crash.Point("escrow.committed")
 	s.options.Waits.Notify(a.deal.DealID)
-	s.commitments.Add(seat{a.deal.DealID, a.party}, c.Hash, len(a.deal.DealID))
+	s.noteAct(a, acted{commitment: c.Hash})
 	answer := Committed{DealID: a.deal.DealID, State: deal.Revealing, Party: a.party, Committed: true}
 	if !stored.All {
 		raise(&a.deal.firstUncommitted, stored.Missing)

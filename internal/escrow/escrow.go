@@ -129,16 +129,16 @@ type Service struct {
 	options Options
 	logger  *slog.Logger
 
-	apiKeys     *cache[hash, *account]
-	tokens      *cache[hash, seat]
-	deals       *cache[string, *Deal]
-	commitments *cache[seat, [32]byte]
-	seen        *cache[string, *store.Snapshot] // of all parties; of deals whose certificate is published, and of those with many parties
-	verified    *cache[hash, checked]
-	public      *cache[string, shown] // what an audience reads
-	server      atomic.Value          // the database server that filled the caches
-	lastRound   atomic.Pointer[roundKey]
-	certified   atomic.Int64 // the largest tree size that the database is known to store as cosigned by a quorum of witnesses
+	apiKeys   *cache[hash, *account]
+	tokens    *cache[hash, seat]
+	deals     *cache[string, *Deal]
+	acts      *cache[seat, acted]
+	seen      *cache[string, *store.Snapshot] // of all parties; of deals whose certificate is published, and of those with many parties
+	verified  *cache[hash, checked]
+	public    *cache[string, shown] // what an audience reads
+	server    atomic.Value          // the database server that filled the caches
+	lastRound atomic.Pointer[roundKey]
+	certified atomic.Int64 // the largest tree size that the database is known to store as cosigned by a quorum of witnesses
 
 	loads  singleflight.Group // keyed by deal_id
 	steps  singleflight.Group // keyed by deal_id and deal.Step
@@ -153,6 +153,12 @@ type hash [32]byte
 type seat struct {
 	dealID string
 	party  int
+}
+
+// acted is what a party has done for certain.
+type acted struct {
+	commitment [32]byte
+	revealed   bool
 }
 
 const (
@@ -175,13 +181,13 @@ func New(s *store.Store, secrets *sealing.Secrets, signer Signer, keys *signing.
 	}
 	svc := &Service{
 		store: s, secrets: secrets, signer: signer, keys: keys, log: log, beacon: b, options: o, logger: logger,
-		apiKeys:     newCache[hash, *account](smallCache),
-		tokens:      newCache[hash, seat](tokenCache),
-		deals:       newCache[string, *Deal](dealCache),
-		commitments: newCache[seat, [32]byte](smallCache),
-		seen:        newCache[string, *store.Snapshot](seenCache),
-		verified:    newCache[hash, checked](smallCache),
-		public:      newCache[string, shown](publicCache),
+		apiKeys:  newCache[hash, *account](smallCache),
+		tokens:   newCache[hash, seat](tokenCache),
+		deals:    newCache[string, *Deal](dealCache),
+		acts:     newCache[seat, acted](smallCache),
+		seen:     newCache[string, *store.Snapshot](seenCache),
+		verified: newCache[hash, checked](smallCache),
+		public:   newCache[string, shown](publicCache),
 
 		contradicted: expirable.NewLRU[string, contradiction](1<<14, nil, contradictedFor),
 	}
@@ -216,7 +222,7 @@ func (s *Service) forget() {
 	s.apiKeys.Purge()
 	s.tokens.Purge()
 	s.deals.Purge()
-	s.commitments.Purge()
+	s.acts.Purge()
 	s.seen.Purge()
 	s.public.Purge()
 	s.certified.Store(0)

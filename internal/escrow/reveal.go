@@ -10,6 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/crash"
+	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -33,6 +34,11 @@ type Revealed struct {
 // Reveal stores a party's input. SPEC 4 rule 4: the call with the last reveal also computes the result
 // and tries to issue the certificate, except in a random.v1 deal.
 func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *Record) (Revealed, error) {
+	if known, _ := s.acts.Get(a.seat()); known.revealed { // as in Commit
+		if err := s.checkRule(ctx, a, deal.Deal.Reveal); err != nil {
+			return Revealed{}, err
+		}
+	}
 	act, err := s.checkOpening(ctx, a, o)
 	if err != nil {
 		return Revealed{}, s.lateFirst(ctx, a, deal.Deal.Reveal, err)
@@ -115,15 +121,22 @@ func (a Access) CheckInput(input map[string]any) (warning string, err error) {
 }
 
 func (s *Service) commitmentOf(ctx context.Context, a Access) (commitment [32]byte, err error) {
-	at := seat{a.deal.DealID, a.party}
-	if commitment, ok := s.commitments.Get(at); ok {
-		return commitment, nil
+	if known, ok := s.acts.Get(a.seat()); ok {
+		return known.commitment, nil
 	}
 	if commitment, err = s.store.Commitment(ctx, a.deal.DealID, a.party); err != nil {
 		return commitment, err
 	}
-	s.commitments.Add(at, commitment, len(a.deal.DealID))
+	s.noteAct(a, acted{commitment: commitment})
 	return commitment, nil
+}
+
+func (a Access) seat() seat { return seat{a.deal.DealID, a.party} }
+
+func (s *Service) noteAct(a Access, done acted) {
+	if known, ok := s.acts.Get(a.seat()); !ok || known != done {
+		s.acts.Add(a.seat(), done, len(a.deal.DealID))
+	}
 }
 
 // saltHint names a likely mistake with the salt. It never quotes the salt.
@@ -215,6 +228,11 @@ func (s *Service) checkRule(ctx context.Context, a Access, rule rule) error {
 	now, err := s.advance(ctx, a, store.OneParty(a.party))
 	if err != nil {
 		return err
+	}
+	if stored := now.Parts[a.party-now.First]; stored.Commitment != nil {
+		if hash, err := canon.ParseCommitment(*stored.Commitment); err == nil {
+			s.noteAct(a, acted{hash, stored.Revealed})
+		}
 	}
 	if refusal := rule(s.rules(a.deal, now), partyStatus(now, a.party), now.Now); refusal != nil {
 		return refusal
