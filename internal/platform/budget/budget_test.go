@@ -18,13 +18,12 @@ var small = Options{Size: 40}
 func (b *Budget) check() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var held, leaving int64
+	var held int64
 	turns, blocked, blocking := 0, 0, 0
 	for name, one := range b.networks {
 		held += one.held
-		leaving += one.leaving
 		blocked += one.blocked.Len()
-		if one.name != name || one.held < 0 || one.leaving < 0 || one.leaving > one.held || (one.turn != nil) != (one.waiters.Len() > 0) || (one.index >= 0) != (one.blocked.Len() > 0) {
+		if one.name != name || one.held < 0 || one.tickets <= 0 || (one.turn != nil) != (one.waiters.Len() > 0) || (one.index >= 0) != (one.blocked.Len() > 0) {
 			return fmt.Errorf("network %+v", one)
 		}
 		if one.turn != nil {
@@ -34,15 +33,15 @@ func (b *Budget) check() error {
 			blocking++
 		}
 	}
-	if held != b.used || leaving != b.leaving || turns != b.turns.Len() || blocked != b.blocked.Len() || blocking != len(b.blocking) {
-		return fmt.Errorf("used %d of %d, leaving %d, turns %d, blocked %d and %d networks; its networks have %d, %d, %d, %d and %d", b.used, b.Size, b.leaving, b.turns.Len(), b.blocked.Len(), len(b.blocking), held, leaving, turns, blocked, blocking)
+	if held+b.leaving != b.used || b.leaving < 0 || turns != b.turns.Len() || blocked != b.blocked.Len() || blocking != len(b.blocking) {
+		return fmt.Errorf("used %d of %d, leaving %d, turns %d, blocked %d and %d networks; its networks have %d, %d, %d and %d", b.used, b.Size, b.leaving, b.turns.Len(), b.blocked.Len(), len(b.blocking), held, turns, blocked, blocking)
 	}
 	for j, one := range b.blocking {
 		if j > 0 && b.blocking.Less(j, (j-1)/2) || one.index != j {
 			return fmt.Errorf("the heap is not in order at %d", j)
 		}
 	}
-	if w := b.next(); w != nil && b.fits(w.ticket.units, w.grows) {
+	if w := b.next(); w != nil && b.fits(w) {
 		return errors.New("a ticket that fits is waited for")
 	}
 	if b.deep < 0 || b.deep > b.Growth || b.used-b.deep > b.Size-b.Growth {
@@ -475,7 +474,7 @@ func TestEviction(t *testing.T) {
 			t.Error("a network that would hold as much got a ticket at once")
 		}
 		want("not for a network that would hold as much")
-		time.Sleep(small.Patience + time.Second)
+		time.Sleep(patience + time.Second)
 		within.Evictable(func() { within.Return() }) // its client has moved
 		second, ok := b.Try("within its share", 10)
 		if !ok {
@@ -574,7 +573,7 @@ func BenchmarkEvictable(b *testing.B) {
 
 // With Bound, a network holds half of the budget at most, and its share once that is three quarters full.
 func TestTryBoundsANetwork(t *testing.T) {
-	o := Options{Size: 16, Share: 4, Bound: true}
+	o := Options{Size: 16, Bound: 4}
 	b := New(o)
 	var all []*Ticket
 	take := func(network string, want bool) *Ticket {
@@ -620,23 +619,25 @@ func TestTryBoundsANetwork(t *testing.T) {
 // Networks that together fill a port up to their shares, and replace their own connections within Patience, do not keep another
 // network out. Two networks of one connection each do not replace each other's.
 func TestFullPortTakesANewNetwork(t *testing.T) {
-	b := New(Options{Size: 64, Share: 16, Bound: true, Patience: time.Hour})
-	for i := range 64 {
-		one, ok := b.Try(fmt.Sprint(i/4), 1)
-		if !ok {
-			t.Fatalf("connection %d does not fit", i)
+	synctest.Test(t, func(t *testing.T) {
+		b := New(Options{Size: 64, Bound: 4})
+		for i := range 64 {
+			one, ok := b.Try(fmt.Sprint(i/4), 1)
+			if !ok {
+				t.Fatalf("connection %d does not fit", i)
+			}
+			one.Evictable(one.Return)
 		}
-		one.Evictable(one.Return)
-	}
-	if _, ok := b.Try("new", 1); !ok {
-		t.Error("sixteen networks of four connections keep a new network out")
-	}
-	small := New(Options{Size: 2, Share: 16, Bound: true, Patience: time.Hour})
-	for _, name := range []string{"a", "b"} {
-		one, _ := small.Try(name, 1)
-		one.Evictable(one.Return)
-	}
-	if _, ok := small.Try("c", 1); ok {
-		t.Error("a new network replaces the only connection of another one")
-	}
+		if _, ok := b.Try("new", 1); !ok {
+			t.Error("sixteen networks of four connections keep a new network out")
+		}
+		small := New(Options{Size: 2, Bound: 1})
+		for _, name := range []string{"a", "b"} {
+			one, _ := small.Try(name, 1)
+			one.Evictable(one.Return)
+		}
+		if _, ok := small.Try("c", 1); ok {
+			t.Error("a new network replaces the only connection of another one")
+		}
+	})
 }

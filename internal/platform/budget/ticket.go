@@ -2,38 +2,50 @@ package budget
 
 import (
 	"container/list"
+	"context"
 	"time"
 )
 
 // Ticket is the right to hold some units until Return. Its methods are safe for concurrent use.
 type Ticket struct {
-	budget *Budget
-	name   string
+	budget  *Budget
+	network *network
 
 	// Budget.mu guards the fields below.
-	network *network // nil: not granted, or returned
+	state   state
 	units   int64
 	deep    int64 // of these, from Options.Growth
-	evicted bool
 	evict   func()
 	since   time.Time        // blocked since
 	blocked [2]*list.Element // in Budget.blocked and network.blocked; nil: cannot be evicted
 }
 
-// Return gives the ticket back. Further calls do nothing.
-func (t *Ticket) Return() {
-	t.budget.mu.Lock()
-	defer t.budget.unlock()
-	t.giveBack()
-}
+type state int
 
-func (t *Ticket) giveBack() {
-	if one := t.network; one != nil {
-		t.budget.unblock(t)
-		t.resize(0)
-		t.network = nil
-		one.tickets--
-		t.budget.forget(one)
+const (
+	waits state = iota // to be granted
+	held
+	evicted
+	returned
+)
+
+// Return gives the ticket back. Further calls do nothing, nor does that of a nil ticket.
+func (t *Ticket) Return() {
+	if t == nil {
+		return
+	}
+	b, one := t.budget, t.network
+	b.mu.Lock()
+	defer b.unlock()
+	if t.state == returned {
+		return
+	}
+	b.unblock(t)
+	t.resize(0)
+	t.state = returned
+	one.tickets--
+	if one.tickets == 0 {
+		delete(b.networks, one.name)
 	}
 }
 
@@ -41,21 +53,44 @@ func (t *Ticket) giveBack() {
 func (t *Ticket) Shrink(n int64) {
 	t.budget.mu.Lock()
 	defer t.budget.unlock()
-	if t.network != nil && n >= 0 && n < t.units {
+	if n >= 0 && n < t.units {
 		t.resize(n)
 	}
 }
 
+// Grow makes the ticket n units large, and waits for that like Take. Meanwhile the ticket still counts.
+func (t *Ticket) Grow(ctx context.Context, n int64) error {
+	more := n - t.Units()
+	switch {
+	case n > t.budget.Size:
+		return ErrNever
+	case !t.Busy():
+		return ErrFull
+	case more <= 0:
+		return nil
+	}
+	err := t.budget.take(ctx, t, more)
+	if err == nil && t.Units() < n { // evicted or returned meanwhile
+		err = ErrFull
+	}
+	return err
+}
+
+// TryGrow is like Grow but does not wait (see Try). It reports whether the ticket is n units large.
+func (t *Ticket) TryGrow(n int64) bool { return t.Grow(ended, n) == nil }
+
 // resize makes the ticket n units large.
 func (t *Ticket) resize(n int64) {
-	if t.evicted {
-		t.budget.leaving += n - t.units
-		t.network.leaving += n - t.units
+	b, more := t.budget, n-t.units
+	b.used += more
+	if t.state == evicted {
+		b.leaving += more
+	} else {
+		t.network.hold(b, more)
 	}
-	deep := min(t.deep, max(0, t.units-n)) // what is given back is first given back to Growth
+	deep := min(t.deep, max(0, -more)) // what is given back is first given back to Growth
 	t.deep -= deep
-	t.budget.deep -= deep
-	t.budget.add(t.network, n-t.units)
+	b.deep -= deep
 	t.units = n
 }
 
@@ -69,12 +104,12 @@ func (t *Ticket) Units() int64 {
 // Evictable says that the holder waits for its client until it calls Busy. Meanwhile the ticket may be
 // evicted: then `evict` is called once. It MUST return at once and end the wait, for example by
 // closing the connection, and the holder MUST then return the ticket. Evictable returns false if
-// the ticket is evicted or returned. Calling it again restarts Options.Patience.
+// the ticket is evicted or returned. Calling it again counts as a new wait.
 func (t *Ticket) Evictable(evict func()) bool {
 	b := t.budget
 	b.mu.Lock()
 	defer b.unlock()
-	if t.network == nil || t.evicted {
+	if t.state != held {
 		return false
 	}
 	b.block(t, evict)
@@ -86,7 +121,7 @@ func (t *Ticket) Busy() bool {
 	b := t.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if t.network == nil || t.evicted {
+	if t.state != held {
 		return false
 	}
 	b.unblock(t)

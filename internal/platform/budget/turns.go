@@ -24,7 +24,7 @@ func (p *Process) Turn(network string, party bool) (*Ticket, error) {
 func (c *Call) Adopt(turn *Ticket) {
 	switch {
 	case turn == nil:
-	case c.network != turn.name || c == nobody:
+	case c.network != turn.network.name || c == nobody:
 		turn.Return()
 	default:
 		c.mu.Lock()

@@ -63,7 +63,7 @@ func NewListener(l net.Listener, server *http.Server, most int, process *budget.
 	if most <= 0 {
 		most = math.MaxInt
 	}
-	open := budget.New(budget.Options{Size: int64(most), Share: 16, Bound: true})
+	open := budget.New(budget.Options{Size: int64(most), Bound: max(1, int64(most)/16)})
 	return &Listener{Listener: l, proxy: proxy, refused: refused, process: process, open: open}
 }
 
