@@ -15,7 +15,11 @@ type Call struct {
 	network string
 
 	mu sync.Mutex
-	// mu guards the fields below. No method waits while it holds mu.
+	// mu guards the state. No method waits while it holds mu.
+	callState
+}
+
+type callState struct {
 	of    int     // 1: a call of a party
 	turns *Budget // of short turns
 	ended bool
@@ -26,7 +30,7 @@ type Call struct {
 type callKey struct{}
 
 // nobody is the call of a context without one: it has no limits, and keeps no ticket.
-var nobody = &Call{process: unlimited, turns: unlimited.turns[0], ended: true}
+var nobody = &Call{process: unlimited, callState: callState{turns: unlimited.turns[0], ended: true}}
 
 // Begin returns a context with a call of a client network. The caller MUST call End. The call of a
 // nil Process has no limits.
@@ -34,7 +38,7 @@ func (p *Process) Begin(ctx context.Context, network string) (context.Context, *
 	if p == nil {
 		return ctx, nobody
 	}
-	c := &Call{process: p, network: network, turns: p.turns[0]}
+	c := &Call{process: p, network: network, callState: callState{turns: p.turns[0]}}
 	return context.WithValue(ctx, callKey{}, c), c
 }
 
@@ -55,41 +59,41 @@ func (c *Call) Party() {
 }
 
 // IsParty reports whether the call was marked by Party.
-func (c *Call) IsParty() bool {
+func (c *Call) IsParty() bool { return c.now().of == 1 }
+
+func (c *Call) now() callState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.of == 1
+	return c.callState
 }
 
 // Hold makes the call's ticket at least n bytes large, before the call holds that much. If it must wait,
-// it gives back its turn and a small ticket first, and keeps a large one.
+// it gives back its turn meanwhile. It keeps a large ticket while it waits, and gives back a small one.
 func (c *Call) Hold(ctx context.Context, n int64) error {
-	c.mu.Lock()
-	held, from, turn := c.held, c.memory(n), c.turn
-	c.mu.Unlock()
-	if held != nil && (held.Units() >= n || held.budget == from && held.TryGrow(n)) {
+	now := c.now()
+	if now.held != nil && now.held.Units() >= n || c.get(ended, n) == nil {
 		return nil
 	}
-	if held == nil {
-		if t, ok := from.Try(c.network, n); ok {
-			c.keep(t, &c.held)
-			return nil
-		}
-	}
 	c.Rest() // who has a turn may wait for those who wait for one
-	var err error
-	if held != nil && held.budget == c.process.large {
-		if err = held.Grow(ctx, n); err != nil {
-			return overloaded(err)
-		}
-	} else {
-		c.giveBack(&c.held)
-		err = c.take(ctx, from, n, &c.held)
-	}
-	if err == nil && turn != nil {
-		err = c.take(ctx, turn.budget, 1, &c.turn)
+	err := c.get(ctx, n)
+	if err == nil && now.turn != nil {
+		err = c.take(ctx, now.turn.budget, 1, &c.turn)
 	}
 	return err
+}
+
+// get enlarges a large ticket, or replaces a small one.
+func (c *Call) get(ctx context.Context, n int64) error {
+	now := c.now()
+	if now.held != nil && now.held.budget == c.process.large {
+		return overloaded(now.held.Grow(ctx, n))
+	}
+	c.giveBack(&c.held)
+	from := c.process.large
+	if n <= MaxSmall {
+		from = c.process.small[now.of]
+	}
+	return c.take(ctx, from, n, &c.held)
 }
 
 // Parse counts a body that the call holds with its tree, in bytes, and waits for a turn, before it is
@@ -104,41 +108,31 @@ func (c *Call) Parse(ctx context.Context, body int, tree int64) error {
 
 // Large reports whether the call holds more than a small one. It MUST NOT wait for another call then.
 func (c *Call) Large() bool {
-	held := c.ticket()
+	held := c.now().held
 	return held != nil && held.Units() > MaxSmall
 }
 
-// memory returns the budget of a ticket of n bytes.
-func (c *Call) memory(n int64) *Budget {
-	if n > MaxSmall {
-		return c.process.large
-	}
-	return c.process.small[c.of]
-}
-
-// take waits for a ticket.
+// take waits for a ticket. It returns the ticket at once if the call has ended.
 func (c *Call) take(ctx context.Context, b *Budget, n int64, to **Ticket) error {
 	t, err := b.Take(ctx, c.network, n)
 	if err != nil {
 		return overloaded(err)
 	}
-	c.keep(t, to)
-	return nil
-}
-
-// keep returns the ticket at once if the call has ended.
-func (c *Call) keep(t *Ticket, to **Ticket) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
 		t.Return()
-		return
+		return nil
 	}
 	*to = t
+	return nil
 }
 
 func overloaded(err error) error {
-	if errors.Is(err, ErrNever) {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrNever):
 		return problem.New(problem.Overloaded, "this replica has too little memory for such a large request; send a smaller one, or ask the operator to raise the memory limit").WithCause(err)
 	}
 	return problem.New(problem.Overloaded, "too many large requests are being answered at the moment, in total or for your network; send the same request again in a few seconds").WithRetryAfter(2).WithCause(err)
@@ -146,7 +140,7 @@ func overloaded(err error) error {
 
 // Shrink gives back what the call holds over n bytes.
 func (c *Call) Shrink(n int64) {
-	if held := c.ticket(); held != nil {
+	if held := c.now().held; held != nil {
 		held.Shrink(n)
 	}
 }
@@ -156,9 +150,7 @@ func (c *Call) giveBack(from **Ticket) {
 	t := *from
 	*from = nil
 	c.mu.Unlock()
-	if t != nil {
-		t.Return()
-	}
+	t.Return()
 }
 
 // Wait says that the call waits for other parties, and holds at most n bytes or MaxSmall meanwhile.
@@ -166,7 +158,7 @@ func (c *Call) giveBack(from **Ticket) {
 // calls `resume` after the wait.
 func (c *Call) Wait(n int64, wake func()) (resume func(context.Context) error) {
 	c.Rest()
-	held := c.ticket()
+	held := c.now().held
 	if held == nil {
 		return func(context.Context) error { return nil }
 	}
@@ -203,35 +195,24 @@ func (c *Call) One(ctx context.Context, k Kind) (done func(), err error) {
 // Blocked says that the call waits for its client, until Busy. Meanwhile the budget may call `evict`,
 // which MUST end the connection.
 func (c *Call) Blocked(evict func()) {
-	if t := c.ticket(); t != nil {
+	if t := c.now().held; t != nil {
 		t.Evictable(evict)
 	}
 }
 
 // Busy ends Blocked. It returns false if the ticket was evicted.
 func (c *Call) Busy() bool {
-	t := c.ticket()
+	t := c.now().held
 	return t == nil || t.Busy()
-}
-
-func (c *Call) ticket() *Ticket {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.held
 }
 
 // Unsent returns a ticket of n bytes of the answer that the client has not taken yet when the call
 // ends. It is that of the call, if it is large enough. If ok is false, there is none.
 func (c *Call) Unsent(n int64) (t *Ticket, ok bool) {
 	c.mu.Lock()
-	t = c.held
-	if t != nil && (t.Units() >= n || t.TryGrow(n)) {
+	defer c.mu.Unlock()
+	if t = c.held; t != nil && t.TryGrow(n) {
 		c.held = nil
-	} else {
-		t = nil
-	}
-	c.mu.Unlock()
-	if t != nil {
 		t.Shrink(n)
 		return t, true
 	}
@@ -243,6 +224,6 @@ func (c *Call) End() {
 	c.mu.Lock()
 	c.ended = true
 	c.mu.Unlock()
-	c.giveBack(&c.turn)
+	c.Rest()
 	c.giveBack(&c.held)
 }

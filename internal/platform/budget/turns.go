@@ -20,18 +20,15 @@ func (p *Process) Turn(network string, party bool) (*Ticket, error) {
 	return t, nil
 }
 
-// Adopt makes a turn that of the call, or returns it if it is another network's. It may be nil.
+// Adopt makes a turn, which may be nil, that of the call. It returns the turn if it is another network's.
 func (c *Call) Adopt(turn *Ticket) {
-	switch {
-	case turn == nil:
-	case c.network != turn.network.name || c == nobody:
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if turn == nil || c.ended || c.network != turn.network.name {
 		turn.Return()
-	default:
-		c.mu.Lock()
-		c.turns = turn.budget
-		c.mu.Unlock()
-		c.keep(turn, &c.turn)
+		return
 	}
+	c.turns, c.turn = turn.budget, turn
 }
 
 // Expect says that the call is expected to be a party's before that is known for certain: its turns
@@ -51,18 +48,14 @@ func (c *Call) Turn(ctx context.Context) error {
 	if c.HasTurn() {
 		return nil
 	}
-	c.mu.Lock()
-	turns := c.turns
-	c.mu.Unlock()
-	return c.take(ctx, turns, 1, &c.turn)
+	return c.take(ctx, c.now().turns, 1, &c.turn)
 }
 
 // Long waits for a turn for a computation of more than a millisecond. It gives back a turn for a shorter one.
 func (c *Call) Long(ctx context.Context) error {
-	c.mu.Lock()
-	turns, turn := c.process.long[c.of], c.turn
-	c.mu.Unlock()
-	if turn != nil && turn.budget == turns && turn.Units() > 0 {
+	now := c.now()
+	turns := c.process.long[now.of]
+	if now.turn != nil && now.turn.budget == turns && now.turn.Units() > 0 {
 		return nil
 	}
 	c.Rest()
@@ -71,17 +64,14 @@ func (c *Call) Long(ctx context.Context) error {
 
 // HasTurn reports whether the call has a turn, which may have ended by itself (Options.Lease).
 func (c *Call) HasTurn() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.turn != nil && c.turn.Units() > 0
+	turn := c.now().turn
+	return turn != nil && turn.Units() > 0
 }
 
 // Yield passes the turn to others that wait for one. Long computations call it every few
 // milliseconds.
 func (c *Call) Yield(ctx context.Context) error {
-	c.mu.Lock()
-	turn := c.turn
-	c.mu.Unlock()
+	turn := c.now().turn
 	if turn == nil || turn.Units() > 0 && !turn.budget.waitedFor() && ctx.Err() == nil {
 		return nil
 	}
