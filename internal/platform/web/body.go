@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"time"
@@ -30,35 +31,31 @@ func ReadAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error
 		_, _ = io.CopyN(io.Discard, &b, limit)
 		return nil, tooLarge(w, limit)
 	}
-	all := make([]byte, min(size, budget.SmallBody))
-	n, err := io.ReadFull(&b, all)
-	all = all[:n]
-	if err == nil && size > int64(n) {
+	var all bytes.Buffer
+	all.Grow(int(min(size, budget.SmallBody)) + bytes.MinRead) // without, ReadFrom would enlarge it once more at the end
+	_, err := all.ReadFrom(io.LimitReader(&b, budget.SmallBody))
+	if err == nil && all.Len() == budget.SmallBody && size > budget.SmallBody {
 		b.conn.busy()
 		if err := b.call.Hold(r.Context(), size+budget.SmallCall); err != nil {
 			b.extend(time.Second) // so that net/http can read the rest, and the client gets the answer
 			return nil, err
 		}
-		if r.ContentLength < 0 {
-			var rest []byte
-			rest, err = io.ReadAll(io.LimitReader(&b, size-int64(n)))
-			all = append(all, rest...)
-		} else {
-			all = append(make([]byte, 0, size), all...)[:size]
-			_, err = io.ReadFull(&b, all[n:])
+		if r.ContentLength > 0 {
+			all.Grow(int(size) - all.Len() + bytes.MinRead)
 		}
+		_, err = all.ReadFrom(io.LimitReader(&b, size-int64(all.Len())))
 	}
 	b.conn.busy()
 	switch {
 	case !b.call.Busy():
 		b.extend(time.Second)
 		return nil, problem.New(problem.Overloaded, "the body arrived slowly while others waited; send the same request again in a few seconds").WithRetryAfter(2)
-	case int64(len(all)) > limit:
+	case int64(all.Len()) > limit:
 		return nil, tooLarge(w, limit)
-	case err != nil && !(b.ended && r.ContentLength < 0):
+	case err != nil:
 		return nil, problem.New(problem.InvalidJSON, "the body arrived too slowly or incompletely; send it again").WithCause(err)
 	}
-	return all, nil
+	return all.Bytes(), nil
 }
 
 func tooLarge(w http.ResponseWriter, limit int64) error {
@@ -75,7 +72,6 @@ type bodyReader struct {
 	began   time.Time
 	read    int64
 	end     int64 // up to which a read deadline is set
-	ended   bool  // all has come
 }
 
 func (b *bodyReader) Read(p []byte) (int, error) {
@@ -89,7 +85,6 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	}
 	n, err := b.r.Body.Read(p[:min(len(p), step)])
 	b.read += int64(n)
-	b.ended = err == io.EOF
 	return n, err
 }
 

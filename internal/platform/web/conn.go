@@ -92,10 +92,8 @@ func (c *conn) Read(b []byte) (int, error) {
 }
 
 func (c *conn) rest() {
-	if c.turn != nil {
-		c.turn.Return()
-		c.turn = nil
-	}
+	c.turn.Return()
+	c.turn = nil
 }
 
 // write lets the budget close the connection while the client does not take an answer.
@@ -169,26 +167,19 @@ func Sent(r *http.Request, call *budget.Call) {
 		c.written = 0
 		return
 	}
-	if c.unsent != nil {
-		c.unsent.Return()
-	}
-	var ok bool
-	if c.unsent, ok = call.Unsent(left); !ok {
+	c.unsent.Return()
+	unsent, ok := call.Unsent(left)
+	if c.unsent = unsent; !ok {
 		c.evict()
 		return
 	}
-	c.unsent.Evictable(c.evict)
-	c.poll(c.unsent)
-}
-
-// poll returns the ticket once the client has taken what it counts.
-func (c *conn) poll(t *budget.Ticket) {
+	unsent.Evictable(c.evict)
 	every(func() bool {
 		left := c.left()
-		if t.Shrink(left); left <= freeUnsent {
-			t.Return()
+		if unsent.Shrink(left); left <= freeUnsent {
+			unsent.Return()
 		}
-		return t.Units() == 0
+		return unsent.Units() == 0
 	})
 }
 
