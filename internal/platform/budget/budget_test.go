@@ -111,9 +111,9 @@ func hold(t *testing.T, ctx context.Context, b *Budget, what, who, n byte) {
 	units := int64(n) % (b.Size - b.Growth + 1)
 	network := fmt.Sprint(who % 5)
 	began := time.Now()
-	// 200 takers at most, each of which holds its ticket for at most 2.55 s. Without a limit, a starving
+	// 200 takers at most, each of which holds its ticket for at most 4.55 s. Without a limit, a starving
 	// taker would wait for ever in the time of the test.
-	limited, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	limited, cancel := context.WithTimeout(ctx, 20*time.Minute)
 	defer cancel()
 	ticket, err := b.Take(limited, network, units)
 	if err != nil {
