@@ -34,6 +34,22 @@ var queued = []attack{
 	}},
 }
 
+// readsOfTheLog asks log-server for what has a statement of its own.
+func readsOfTheLog(ctx context.Context, from *crowd) {
+	paths := []string{"/v1/log/checkpoint?tree_size=1", "/v1/log/tlog-proof?leaf_index=0", "/v1/log/tlog-proof?leaf_index=0&first=1", "/tile/entries/000.p/1"}
+	client := clientFrom(logURL(from.stack), from.addresses[0])
+	defer client.Http.CloseIdleConnections()
+	var all sync.WaitGroup
+	for i := range 2000 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				_, _ = client.Try(ctx, "GET", paths[i%len(paths)], "", nil)
+			}
+		})
+	}
+	all.Wait()
+}
+
 // largeSplits returns deals between 16 parties whose results are as large as the items make them. The last party
 // has not revealed yet; `reveal` is what it sends.
 func largeSplits(t *testing.T, c *e2e.Client, deals, items int) (all []*e2e.CreatedDeal, reveal e2e.Body) {
@@ -67,58 +83,75 @@ func largeSplits(t *testing.T, c *e2e.Client, deals, items int) (all []*e2e.Crea
 	return all, inputs[parties-1].Act("reveal")
 }
 
-// TestLargeEnds ends deals with large results at once, in two sizes: with inputs that one statement reads with others,
-// and with the largest result. Meanwhile small deals of another address end. None of their calls may be refused.
-func TestLargeEnds(t *testing.T) {
+// TestEnds measures the last reveals of small deals, whose answers have the result and which issue the certificate,
+// beside attacks on the ends of deals. None may be refused.
+func TestEnds(t *testing.T) {
 	withoutAutogroup(t)
 	stack := attacked(t)
-	for _, row := range []struct{ deals, items int }{{170, 112}, {40, 256}} {
-		t.Run(fmt.Sprintf("%d deals of %d items", row.deals, row.items), func(t *testing.T) {
+	for _, row := range []struct{ deals, items int }{{170, 112}, {40, 256}} { // inputs that are read with others, and the largest result
+		t.Run(fmt.Sprintf("%d ends with %d items", row.deals, row.items), func(t *testing.T) {
 			deals, last := largeSplits(t, e2e.NewClient(t, stack.BaseURL()), row.deals, row.items)
-			e2e.Must(t, stack.Restart(t.Context(), localstack.DealAPI, limits...))
-			confine(t, stack)
-			small := from(t, stack, victimAt)
-			input := e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 1, "boat": 2}})
-			end := func() time.Duration {
-				d := small.Create(e2e.SplitBody(hour, 2*hour))
-				for p := range d.Tokens {
-					small.Want(200, "POST", d.Path("/commit"), d.Tokens[p], input.Act("commit"))
+			endsBeside(t, stack, time.Minute, func(ctx context.Context, from *crowd) {
+				var all sync.WaitGroup
+				for _, d := range deals {
+					all.Go(func() {
+						_, _ = from.clients[0].Try(ctx, "POST", d.Path("/reveal"), d.Tokens[len(d.Tokens)-1], last)
+					})
 				}
-				small.Want(200, "POST", d.Path("/reveal"), d.Tokens[0], input.Act("reveal"))
-				began := time.Now()
-				if a := small.Want(200, "POST", d.Path("/reveal"), d.Tokens[1], input.Act("reveal")); e2e.Decoded(t, a.Body)["result"] == nil {
-					t.Errorf("the last reveal has no result: %s", a.Body)
-				}
-				return time.Since(began)
-			}
-			apart(t)
-			quiet := end()
-			attackers := newCrowd(t, stack, 1)
-			answered := make(chan struct{})
-			var all sync.WaitGroup
-			for _, d := range deals {
-				all.Go(func() {
-					_, _ = attackers.clients[0].Try(t.Context(), "POST", d.Path("/reveal"), d.Tokens[len(d.Tokens)-1], last)
-				})
-			}
-			go func() { all.Wait(); close(answered) }()
-			var took []time.Duration
-			for ended := false; !ended; {
-				took = append(took, end())
-				select {
-				case <-answered:
-					ended = true
-				case <-stack.Ended(localstack.DealAPI):
-					t.Fatal("deal-api was killed")
-				case <-time.After(50 * time.Millisecond):
-				}
-			}
-			slices.Sort(took)
-			held := peak(t, stack)
-			t.Logf("ROW | ends of %d deals with %d items | %d MB | last reveal of a small deal: %v -> median %v, most %v of %d", row.deals, row.items, held>>20, quiet, took[len(took)/2], took[len(took)-1], len(took))
-			if held > mostResident {
-				t.Errorf("deal-api used %d MB, want at most %d", held>>20, mostResident>>20)
-			}
+				all.Wait()
+			})
 		})
+	}
+	t.Run("reads of the log, 2,000 connections", func(t *testing.T) {
+		small := e2e.NewClient(t, stack.BaseURL())
+		endSmall(t, small)
+		endsBeside(t, stack, 4*time.Second, readsOfTheLog)
+	})
+}
+
+// endSmall plays a deal, and returns how long the last reveal takes.
+func endSmall(t *testing.T, c *e2e.Client) time.Duration {
+	input := e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 1, "boat": 2}})
+	d := c.Create(e2e.SplitBody(hour, 2*hour))
+	for p := range d.Tokens {
+		c.Want(200, "POST", d.Path("/commit"), d.Tokens[p], input.Act("commit"))
+	}
+	c.Want(200, "POST", d.Path("/reveal"), d.Tokens[0], input.Act("reveal"))
+	began := time.Now()
+	if a := c.Want(200, "POST", d.Path("/reveal"), d.Tokens[1], input.Act("reveal")); e2e.Decoded(t, a.Body)["result"] == nil {
+		t.Errorf("the last reveal has no result: %s", a.Body)
+	}
+	took := time.Since(began)
+	c.Want(200, "GET", d.Path("/certificate?wait=20"), d.Tokens[1], nil)
+	return took
+}
+
+// endsBeside plays small deals until an attack returns, whose context ends after `most`.
+func endsBeside(t *testing.T, stack *localstack.Stack, most time.Duration, attack func(context.Context, *crowd)) {
+	e2e.Must(t, stack.Restart(t.Context(), localstack.DealAPI, limits...))
+	confine(t, stack)
+	small := from(t, stack, victimAt)
+	apart(t)
+	quiet := endSmall(t, small)
+	ctx, cancel := context.WithTimeout(t.Context(), most)
+	defer cancel()
+	attackers, ended := newCrowd(t, stack, 1), make(chan struct{})
+	go func() { attack(ctx, attackers); close(ended) }()
+	var took []time.Duration
+	for more := true; more; {
+		took = append(took, endSmall(t, small))
+		select {
+		case <-ended:
+			more = false
+		case <-stack.Ended(localstack.DealAPI):
+			t.Fatal("deal-api was killed")
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	slices.Sort(took)
+	held := peak(t, stack)
+	t.Logf("ROW | %s | %d MB | last reveal: %v -> median %v, most %v of %d", t.Name(), held>>20, quiet, took[len(took)/2], took[len(took)-1], len(took))
+	if held > mostResident {
+		t.Errorf("deal-api used %d MB, want at most %d", held>>20, mostResident>>20)
 	}
 }

@@ -89,7 +89,7 @@ var further = []attack{
 		})
 	}},
 	{"d tree head, 300 connections", get(300, "/v1/log/tree-head")},
-	{"d log, 300 connections", get(300, "/v1/log/status", "/checkpoint", "/tile/0/000.p/2", "/tile/entries/000", "/v1/log/consistency?from=1&to=2", "/v1/log/proof?leaf_index=0", "/v1/log/proof?leaf_index=%zz", "/tile/0/x999/x999/999")},
+	{"d log, 300 connections", get(300, "/v1/log/status", "/checkpoint", "/tile/0/000.p/2", "/tile/entries/000", "/v1/log/consistency?first=1&second=2", "/v1/log/proof?leaf_index=0", "/v1/log/proof?leaf_index=%zz", "/tile/0/x999/x999/999")},
 	{"f waits, 4,000 connections", waits(4000, 1)},
 	{"f waits with headers of 14 KB, 4,000 connections", waits(4000, 110)},
 	{"f waits since an ETag on a large deal, 500 connections", func(t *testing.T, stack *localstack.Stack) func(context.Context, *crowd) {

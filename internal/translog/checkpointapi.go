@@ -103,7 +103,7 @@ func (l *Log) serveCheckpointOf(r *http.Request) (any, error) {
 		}
 		size = &certified
 	}
-	of, err := c.at(r.Context(), *size)
+	of, err := c.asked(r.Context(), *size)
 	if err != nil {
 		return nil, l.checks.recordFailure(r.Context(), err)
 	}
@@ -144,7 +144,7 @@ func (l *Log) TLogProof(ctx context.Context, q LeafQuery, first bool) ([]byte, e
 	}
 	if certified := c.certified.Load(); certified > 0 {
 		// Even if `of` has the same size, it may lack cosignatures that were stored since it was read.
-		better, err := c.at(ctx, certified)
+		better, err := c.asked(ctx, certified)
 		if err != nil {
 			return nil, l.checks.recordFailure(ctx, err)
 		}
@@ -165,15 +165,20 @@ func (c *checkpoints) firstOver(ctx context.Context, q LeafQuery, newest *signed
 		}
 		q.LeafIndex = &in.LeafIndex
 	}
+	done, err := c.place(ctx)
+	if err != nil {
+		return q, nil, err
+	}
 	var size int64
-	err := c.log.store.pool.QueryRow(ctx, sqlFirstWitnessed, *q.LeafIndex).Scan(&size)
+	err = c.log.store.pool.QueryRow(ctx, sqlFirstWitnessed, *q.LeafIndex).Scan(&size)
+	done()
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return q, newest, nil
 	case err != nil:
 		return q, nil, fromDatabase(err)
 	}
-	of, err := c.at(ctx, size)
+	of, err := c.asked(ctx, size)
 	return q, of, err
 }
 
@@ -204,7 +209,28 @@ func (l *Log) serveTLogProof(r *http.Request) (any, error) {
 	return plain{textPlain, "no-store", proof}, err
 }
 
-const maxBundles = 4 // entry bundles that are read from the database at once
+const maxPlaces = 4 // public reads with a statement of their own at once
+
+// place waits until a public read may use a connection to the database of its own: appends need the others. The
+// caller MUST call `done`.
+func (c *checkpoints) place(ctx context.Context) (done func(), err error) {
+	select {
+	case c.places <- struct{}{}:
+		return func() { <-c.places }, nil
+	case <-ctx.Done():
+		return nil, unavailable(ctx.Err())
+	}
+}
+
+// asked is `at` for a public read.
+func (c *checkpoints) asked(ctx context.Context, size int64) (*signedCheckpoint, error) {
+	done, err := c.place(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return c.at(ctx, size)
+}
 
 var errNoTile = errors.New("no such tile")
 
@@ -247,12 +273,11 @@ func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
 	if t.L >= 0 {
 		return bytes.Join(hashes, nil), nil
 	}
-	select { // bundle reads have their own limit, so that public requests for bundles do not delay proofs
-	case c.bundles <- struct{}{}:
-		defer func() { <-c.bundles }()
-	case <-ctx.Done():
-		return nil, unavailable(ctx.Err())
+	done, err := c.place(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer done()
 	first := uint64(t.N) * checkpoint.TileWidth
 	entries, err := c.log.store.readEntries(ctx, first, first+uint64(t.W))
 	if err != nil {

@@ -480,7 +480,7 @@ func TestEviction(t *testing.T) {
 		if !ok {
 			t.Error("no ticket, although others are blocked for long")
 		}
-		want("after Patience", "over its share")
+		want("after a second", "over its share")
 		if !within.Busy() {
 			t.Error("the ticket whose client moves was evicted")
 		}
@@ -616,7 +616,7 @@ func TestTryBoundsANetwork(t *testing.T) {
 	b.empty(t)
 }
 
-// Networks that together fill a port up to their shares, and replace their own connections within Patience, do not keep another
+// Networks that together fill a port up to their shares, and replace their own connections within a second, do not keep another
 // network out. Two networks of one connection each do not replace each other's.
 func TestFullPortTakesANewNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
