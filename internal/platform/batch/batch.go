@@ -1,11 +1,14 @@
 // Package batch lets calls that wait at the same moment share one run, such as one SQL
 // statement. No timer delays a run, so a single call runs at once. A run starts after its
 // calls have arrived, so an answer is never older than its call.
+//
+// If more calls wait than a run takes, the networks of their clients (budget.Call) take turns, each with `share` calls.
 package batch
 
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,7 +32,7 @@ type Options[Q, A any] struct {
 	// but ends only with the group.
 	Run func(ctx context.Context, queries []Q) ([]A, error)
 	// Fits returns a function that reports for one query after another whether it joins the next
-	// run. One that does not waits for a later run, which the query that has waited longest always joins.
+	// run. One that does not waits for a later run. The first that is asked for always joins.
 	Fits func() func(Q) bool
 	// Overlap returns how long the next run waits for the end of a run with these queries.
 	// If Overlap is nil, the runs of a group never overlap.
@@ -56,12 +59,16 @@ type Group[Q, A any] struct {
 	serving bool
 }
 
+// share is how many calls of a network join a run before those of others.
+const share = 64
+
 type call[Q, A any] struct {
-	query  Q
-	ctx    context.Context
-	ended  chan struct{} // closed once answer and err are set
-	answer A
-	err    error
+	query   Q
+	ctx     context.Context
+	network string
+	ended   chan struct{} // closed once answer and err are set
+	answer  A
+	err     error
 }
 
 // New returns a group. Call Close when it is no longer needed.
@@ -81,10 +88,14 @@ func AtMost[Q any](n int) func() func(Q) bool {
 
 // Do waits until a run has answered the query. If ctx ends while the query waits for its run, the
 // query does not run. If ctx ends later, Do returns while the run continues.
-// The call in ctx gives back its turn at the CPU.
+// The call in ctx gives back its turn at the CPU, and waits for another one before it goes on: else all calls of a run
+// would go on at once.
 func (g *Group[Q, A]) Do(ctx context.Context, query Q) (A, error) {
-	budget.From(ctx).Rest()
-	one := &call[Q, A]{query: query, ctx: ctx, ended: make(chan struct{})}
+	if of := budget.From(ctx); of.HasTurn() {
+		of.Rest()
+		defer func() { _ = of.Turn(ctx) }() // without one, it goes on all the same: the run may have had an effect
+	}
+	one := newCall[Q, A](ctx, query)
 	if err := g.add(one); err != nil {
 		return g.failed(err)
 	}
@@ -95,7 +106,7 @@ func (g *Group[Q, A]) Do(ctx context.Context, query Q) (A, error) {
 func (g *Group[Q, A]) Together(ctx context.Context, queries []Q) ([]A, []error) {
 	calls, answers, errs := make([]*call[Q, A], len(queries)), make([]A, len(queries)), make([]error, len(queries))
 	for i, query := range queries {
-		calls[i] = &call[Q, A]{query: query, ctx: ctx, ended: make(chan struct{})}
+		calls[i] = newCall[Q, A](ctx, query)
 	}
 	err := g.add(calls...)
 	for i, one := range calls {
@@ -106,6 +117,10 @@ func (g *Group[Q, A]) Together(ctx context.Context, queries []Q) ([]A, []error) 
 		}
 	}
 	return answers, errs
+}
+
+func newCall[Q, A any](ctx context.Context, query Q) *call[Q, A] {
+	return &call[Q, A]{query: query, ctx: ctx, network: budget.From(ctx).Network(), ended: make(chan struct{})}
 }
 
 // Close ends the calls that wait, cancels the runs, and waits until the runs have ended.
@@ -203,8 +218,12 @@ func (g *Group[Q, A]) take() (calls []*call[Q, A], queries []Q) {
 	if g.Fits != nil {
 		fits = g.Fits()
 	}
+	waiting := g.waiting
+	if len(waiting) > share {
+		waiting = inTurns(waiting)
+	}
 	left := g.waiting[:0]
-	for _, one := range g.waiting {
+	for _, one := range waiting {
 		switch {
 		case one.ctx.Err() != nil:
 		case fits(one.query) || len(calls) == 0:
@@ -216,6 +235,21 @@ func (g *Group[Q, A]) take() (calls []*call[Q, A], queries []Q) {
 	clear(g.waiting[len(left):]) // for the garbage collector
 	g.waiting = left
 	return calls, queries
+}
+
+// inTurns returns the calls in the order in which their networks take turns.
+func inTurns[Q, A any](waiting []*call[Q, A]) []*call[Q, A] {
+	of := make(map[string]int)
+	var rounds [][]*call[Q, A]
+	for _, one := range waiting {
+		round := of[one.network] / share
+		of[one.network]++
+		if round == len(rounds) {
+			rounds = append(rounds, nil)
+		}
+		rounds[round] = append(rounds[round], one)
+	}
+	return slices.Concat(rounds...)
 }
 
 func (g *Group[Q, A]) answer(calls []*call[Q, A], queries []Q) {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/fairpact/fairpact/internal/platform/budget"
 )
 
 // held is a group whose runs wait until the test opens them.
@@ -199,6 +201,42 @@ func BenchmarkDo(b *testing.B) {
 			if _, err := g.Do(b.Context(), 1); err != nil {
 				b.Error(err)
 			}
+		}
+	})
+}
+
+// A call does not wait behind those of another network that fill several runs.
+func TestNetworksTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(Options[int, int]{Slots: make(Slots, 1), Fits: AtMost[int](100)})
+		defer h.Close()
+		process, err := budget.NewWorker()
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := func(network string) context.Context {
+			ctx, call := process.Begin(t.Context(), network)
+			t.Cleanup(call.End)
+			return ctx
+		}
+		answered := func(_, _ int, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		h.do(in("first"), 0, 1, answered) // its run is held
+		h.do(in("greedy"), 1000, 1500, answered)
+		h.do(in("other"), 1, 3, answered)
+		for range 1 + 6 {
+			h.open <- struct{}{}
+			synctest.Wait()
+		}
+		second := h.runs[1]
+		if len(second) != 100 || !slices.Equal(second[share:share+2], []int{1, 2}) || second[share+2] != 1000+share {
+			t.Errorf("the second run has %v, want %d calls of the greedy network, those of the other, and then the rest of 100", second, share)
+		}
+		if all := slices.Concat(h.runs...); len(all) != 503 {
+			t.Errorf("%d calls ran, want 503", len(all))
 		}
 	})
 }

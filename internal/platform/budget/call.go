@@ -50,6 +50,9 @@ func From(ctx context.Context) *Call {
 	return nobody
 }
 
+// Network returns the client network of the call; "" for one that has no limits.
+func (c *Call) Network() string { return c.network }
+
 // Party marks the call as one with an invite token of the deal. Call Party before Hold.
 func (c *Call) Party() {
 	c.Expect()
