@@ -240,3 +240,33 @@ func TestNetworksTakeTurns(t *testing.T) {
 		}
 	})
 }
+
+func TestCallsHaveNoTurnWhileTheyWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(Options[int, int]{Slots: make(Slots, 1)})
+		defer h.Close()
+		process, err := budget.NewWorker()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for had, name := range map[bool]string{true: "with", false: "without"} {
+			ctx, call := process.Begin(t.Context(), name)
+			if had {
+				if err := call.Turn(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.do(ctx, 1, 2, func(_, _ int, err error) {
+				if err != nil || call.HasTurn() != had {
+					t.Errorf("%v; after the run, the call %s a turn has one: %v", err, name, call.HasTurn())
+				}
+				call.End()
+			})
+			if call.HasTurn() {
+				t.Errorf("the call %s a turn has one while it waits", name)
+			}
+			h.open <- struct{}{}
+			synctest.Wait()
+		}
+	})
+}
