@@ -100,6 +100,9 @@ func TestEnds(t *testing.T) {
 				}
 				all.Wait()
 			})
+			for i, d := range deals {
+				e2e.Eventually(t, fmt.Sprintf("deal %d ends", i), e2e.DefaultTimeout, func() bool { return d.View().State == "COMPUTED" })
+			}
 		})
 	}
 	t.Run("reads of the log, 2,000 connections", func(t *testing.T) {

@@ -37,7 +37,7 @@ func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *sto
 			}
 		}
 		if now == nil {
-			if err := hold(ctx, d.endBytes(0)); err != nil {
+			if err := hold(ctx, d.endBytes(step, 0)); err != nil {
 				return nil, err
 			}
 			selection := store.Attested(len(d.Labels))
@@ -48,7 +48,7 @@ func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *sto
 				return nil, err
 			}
 		}
-		if err := hold(ctx, d.endBytes(now.InputBytes)); err != nil {
+		if err := hold(ctx, d.endBytes(step, now.InputBytes)); err != nil {
 			return nil, err
 		}
 		if !s.stillDue(d, now, step) {
@@ -59,6 +59,7 @@ func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *sto
 			return nil, err
 		}
 		ended, err := s.storeEnding(ctx, d, now, e)
+		budget.From(ctx).Shrink(int64(max(budget.SmallCall, keptCopies*(len(e.Payload)+len(e.Result)))))
 		if err == nil && e.CertID != nil {
 			ended.Published = s.tryIssue(ctx, certificateOf(e)) == nil
 		}

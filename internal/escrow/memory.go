@@ -5,6 +5,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/budget"
+	"github.com/fairpact/fairpact/internal/rules/deal"
 )
 
 // The memory of a call is granted before the call reads (see package budget). The estimates are in bytes.
@@ -14,7 +15,8 @@ const (
 	endParty         = 1536    // of a party in the snapshot, the certificate and the computation of a deal's end
 	inputCopies      = 4       // how many times the inputs are in memory while they are shown
 	treeCopies       = 12      // of an input whose members are short, as a tree
-	resultCopies     = 10      // how many times a result is in memory while it is computed, certified, stored and answered
+	resultCopies     = 10      // how many times a result is in memory while it is computed, certified and stored
+	keptCopies       = 4       // how many times result and certificate are in memory afterwards
 )
 
 // hold takes a ticket for n bytes for the call in ctx, or for the largest call if that is less.
@@ -30,11 +32,14 @@ func (d *Deal) DeclarationBytes() int {
 	return 16*(len(d.Params)+d.TextBytes()) + declarationParty*len(d.Labels)
 }
 
-// endBytes returns the memory of a deal's end, with its answer; inputBytes is 0 before it is known. If the inputs do not
+// endBytes returns the memory of a deal's end by a step, with its answer; inputBytes is 0 before it is known. If the inputs do not
 // fit into one statement, the end reads them in pages. It keeps of them only what the algorithm needs:
 // for random.v1, which can have many parties, little.
-func (d *Deal) endBytes(inputBytes int) int {
-	n := endParty*len(d.Labels) + resultCopies*d.algorithm.ResultLimit(d.Labels, d.params)
+func (d *Deal) endBytes(step deal.Step, inputBytes int) int {
+	n := endParty * len(d.Labels)
+	if step == deal.Compute || step == deal.Draw {
+		n += resultCopies * d.algorithm.ResultLimit(d.Labels, d.params)
+	}
 	if len(d.Labels) >= manyParties || inputBytes > store.SmallRead {
 		n += 3 * store.InputsPage
 	}

@@ -209,7 +209,8 @@ func (s *Service) rejected(ctx context.Context, d *Deal, now *store.Snapshot, ac
 }
 
 // A rule returns the reason why a commit, a reveal or a cancel is refused, or nil. The store
-// decides first, in the statement that stores the action. Only a refused action costs a read.
+// decides, in the statement that stores the action. Only a refused action, a cancel, and one that this process knows to
+// be a repetition cost a read.
 type rule func(d deal.Deal, p deal.Party, now int64) *problem.Error
 
 // attempts is how often an action is tried, because the deal can change after a refusal.

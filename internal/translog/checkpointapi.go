@@ -165,21 +165,27 @@ func (c *checkpoints) firstOver(ctx context.Context, q LeafQuery, newest *signed
 		}
 		q.LeafIndex = &in.LeafIndex
 	}
-	done, err := c.place(ctx)
-	if err != nil {
-		return q, nil, err
-	}
-	var size int64
-	err = c.log.store.pool.QueryRow(ctx, sqlFirstWitnessed, *q.LeafIndex).Scan(&size)
-	done()
+	size, err := c.firstWitnessed(ctx, *q.LeafIndex)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return q, newest, nil
 	case err != nil:
-		return q, nil, fromDatabase(err)
+		return q, nil, err
 	}
 	of, err := c.asked(ctx, size)
 	return q, of, err
+}
+
+func (c *checkpoints) firstWitnessed(ctx context.Context, leaf int64) (size int64, err error) {
+	done, err := place(ctx, c.reading)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	if err = c.log.store.pool.QueryRow(ctx, sqlFirstWitnessed, leaf).Scan(&size); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		err = fromDatabase(err)
+	}
+	return size, err
 }
 
 func (l *Log) tlogProof(ctx context.Context, q LeafQuery, under *signedCheckpoint) ([]byte, error) {
@@ -209,14 +215,15 @@ func (l *Log) serveTLogProof(r *http.Request) (any, error) {
 	return plain{textPlain, "no-store", proof}, err
 }
 
-const maxPlaces = 4 // public reads with a statement of their own at once
+// How many public reads have a statement of their own at once: appends need the other connections. Entry bundles have
+// places of their own, so that they do not delay proofs.
+const maxBundles, maxReading = 2, 2
 
-// place waits until a public read may use a connection to the database of its own: appends need the others. The
-// caller MUST call `done`.
-func (c *checkpoints) place(ctx context.Context) (done func(), err error) {
+// place waits for a place for a public read. The caller MUST call `done`.
+func place(ctx context.Context, places chan struct{}) (done func(), err error) {
 	select {
-	case c.places <- struct{}{}:
-		return func() { <-c.places }, nil
+	case places <- struct{}{}:
+		return func() { <-places }, nil
 	case <-ctx.Done():
 		return nil, unavailable(ctx.Err())
 	}
@@ -224,7 +231,7 @@ func (c *checkpoints) place(ctx context.Context) (done func(), err error) {
 
 // asked is `at` for a public read.
 func (c *checkpoints) asked(ctx context.Context, size int64) (*signedCheckpoint, error) {
-	done, err := c.place(ctx)
+	done, err := place(ctx, c.reading)
 	if err != nil {
 		return nil, err
 	}
@@ -273,7 +280,7 @@ func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
 	if t.L >= 0 {
 		return bytes.Join(hashes, nil), nil
 	}
-	done, err := c.place(ctx)
+	done, err := place(ctx, c.bundles)
 	if err != nil {
 		return nil, err
 	}

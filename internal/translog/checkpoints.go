@@ -42,14 +42,15 @@ type checkpoints struct {
 	deployment map[string]checkpoint.Key // the verifier key of each deployment key, by PublicKey
 	known      []checkpoint.Key          // all keys that may have signed a stored note
 	reads      *batch.Group[struct{}, *signedCheckpoint]
-	places     chan struct{} // a semaphore
+	bundles    chan struct{} // a semaphore of entry bundles
+	reading    chan struct{} // a semaphore of the other public reads with a statement of their own
 
 	latest    atomic.Pointer[signedCheckpoint] // the newest checkpoint at the last read; nil until one is read
 	certified atomic.Int64                     // the largest size whose quorum was verified, or 0; never falls
 }
 
 func newCheckpoints(l *Log, config Checkpoints) (*checkpoints, error) {
-	c := &checkpoints{Checkpoints: config, log: l, deployment: map[string]checkpoint.Key{}, places: make(chan struct{}, maxPlaces)}
+	c := &checkpoints{Checkpoints: config, log: l, deployment: map[string]checkpoint.Key{}, bundles: make(chan struct{}, maxBundles), reading: make(chan struct{}, maxReading)}
 	c.reads = newGroup(maxReads, maxAsked, c.readNewest)
 	if err := checkpoint.CheckOrigin(c.Origin); err != nil {
 		return nil, err

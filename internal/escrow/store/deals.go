@@ -41,7 +41,7 @@ type Created struct {
 func (s *Store) CreateDeal(ctx context.Context, d NewDeal) (Created, error) {
 	created, err := Created{}, error(nil)
 	if bytes := d.bytes(); bytes > SmallWrite {
-		created, err = large(ctx, s, bytes, s.create, d)
+		created, err = largeWrite(ctx, s, bytes, s.create, d)
 	} else {
 		created, err = s.creations.do(ctx, d)
 	}

@@ -37,7 +37,7 @@ func (s *Store) End(ctx context.Context, e *Ending) (bool, error) {
 		done, err := s.endings.do(ctx, e)
 		return done.ended, err
 	}
-	done, err := large(ctx, s, 0, func(ctx context.Context, endings []*Ending, _ bool) ([]ended, error) {
+	done, err := largeWrite(ctx, s, 0, func(ctx context.Context, endings []*Ending, _ bool) ([]ended, error) {
 		return s.endings.run(ctx, endings, true) // waits for the deal's lock
 	}, e)
 	return done.ended, err
@@ -200,9 +200,12 @@ func (s *Store) Digested(ctx context.Context, row *Certificate) (*Certificate, e
 	digest, err := large(ctx, s, 0, func(ctx context.Context, ids []string, _ bool) ([][]byte, error) {
 		return rows(ctx, s.pool, pgx.RowTo[[]byte], sql("certificate_digest"), ids[0])
 	}, row.CertID)
+	if err != nil {
+		return nil, err
+	}
 	c := *row // row belongs to other calls too
 	copy(c.digest[:], digest)
-	return &c, err
+	return &c, nil
 }
 
 // certificateBy has the id of a certificate or of its deal. Only one field is set.

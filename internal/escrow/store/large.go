@@ -7,16 +7,25 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/budget"
 )
 
-// large runs a statement that reads or writes at most `bytes` bytes by itself, once the call in ctx holds a
-// ticket for these bytes and has its turn (budget.LargeStatement). Large statements do not use those of
+// large runs a statement that reads at most `bytes` bytes by itself, once the call in ctx holds a
+// ticket for these bytes and has its turn (budget.LargeRead). Large statements do not use those of
 // the coalescers, so small ones do not wait for them. It does not end with ctx: pgx would then
 // close the connection.
-func large[Q, A any](ctx context.Context, s *Store, bytes int, run func(context.Context, []Q, bool) ([]A, error), query Q) (none A, err error) {
+func large[Q, A any](ctx context.Context, s *Store, bytes int, run func(context.Context, []Q, bool) ([]A, error), query Q) (A, error) {
+	return alone(ctx, s, budget.LargeRead, bytes, run, query)
+}
+
+// largeWrite is `large` for a statement that writes.
+func largeWrite[Q, A any](ctx context.Context, s *Store, bytes int, run func(context.Context, []Q, bool) ([]A, error), query Q) (A, error) {
+	return alone(ctx, s, budget.LargeWrite, bytes, run, query)
+}
+
+func alone[Q, A any](ctx context.Context, s *Store, kind budget.Kind, bytes int, run func(context.Context, []Q, bool) ([]A, error), query Q) (none A, err error) {
 	call := budget.From(ctx)
 	if err := call.Hold(ctx, int64(bytes)); err != nil {
 		return none, err
 	}
-	done, err := call.One(ctx, budget.LargeStatement)
+	done, err := call.One(ctx, kind)
 	if err != nil {
 		return none, err
 	}

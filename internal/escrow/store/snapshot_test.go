@@ -115,7 +115,7 @@ func TestLengthOfManyInputsWaitsForTheLargeReads(t *testing.T) {
 	check(t, err)
 	_, other := p.Begin(t.Context(), "other")
 	defer other.End()
-	done, err := other.One(t.Context(), budget.LargeStatement)
+	done, err := other.One(t.Context(), budget.LargeRead)
 	check(t, err)
 	ctx, call := p.Begin(t.Context(), "reader")
 	defer call.End()

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairpact/fairpact/internal/platform/budget"
@@ -59,13 +60,16 @@ type Group[Q, A any] struct {
 	serving bool
 }
 
-// share is how many calls of a network join a run before those of others.
-const share = 64
+const (
+	share = 16 // how many calls of a network join a run before those of others
+	crowd = 16 // calls of a run that may go on at once; to wait for a turn would slow them down
+)
 
 type call[Q, A any] struct {
 	query   Q
 	ctx     context.Context
 	network string
+	with    atomic.Int64  // how many calls the run had
 	ended   chan struct{} // closed once answer and err are set
 	answer  A
 	err     error
@@ -88,21 +92,24 @@ func AtMost[Q any](n int) func() func(Q) bool {
 
 // Do waits until a run has answered the query. If ctx ends while the query waits for its run, the
 // query does not run. If ctx ends later, Do returns while the run continues.
-// The call in ctx gives back its turn at the CPU, and waits for another one before it goes on: else all calls of a run
-// would go on at once.
+// The call in ctx gives back its turn at the CPU. After a run of more than `crowd` calls, which else would all go on at
+// once, it waits for another one.
 func (g *Group[Q, A]) Do(ctx context.Context, query Q) (A, error) {
-	if of := budget.From(ctx); of.HasTurn() {
-		of.Rest()
-		defer func() { _ = of.Turn(ctx) }() // without one, it goes on all the same: the run may have had an effect
-	}
+	of := budget.From(ctx)
+	had := of.HasTurn()
+	of.Rest()
 	one := newCall[Q, A](ctx, query)
 	if err := g.add(one); err != nil {
 		return g.failed(err)
 	}
-	return g.wait(one)
+	answer, err := g.wait(one)
+	if had && one.with.Load() > crowd {
+		_ = of.Turn(ctx) // without one, it goes on all the same: the run may have had an effect
+	}
+	return answer, err
 }
 
-// Together calls Do for all queries at the same moment, so that they share a run.
+// Together runs all queries at the same moment, so that they share a run.
 func (g *Group[Q, A]) Together(ctx context.Context, queries []Q) ([]A, []error) {
 	calls, answers, errs := make([]*call[Q, A], len(queries)), make([]A, len(queries)), make([]error, len(queries))
 	for i, query := range queries {
@@ -259,6 +266,7 @@ func (g *Group[Q, A]) answer(calls []*call[Q, A], queries []Q) {
 	answers, err := g.Run(ctx, queries)
 	again := err != nil && len(calls) > 1 && g.Again != nil && g.Again(err)
 	for i, one := range calls {
+		one.with.Store(int64(len(calls)))
 		if again {
 			g.answer(calls[i:i+1], queries[i:i+1])
 			continue

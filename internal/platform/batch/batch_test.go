@@ -241,32 +241,38 @@ func TestNetworksTakeTurns(t *testing.T) {
 	})
 }
 
+// A call has no turn while it waits. After a run of many calls, each waits for a turn if it had one.
 func TestCallsHaveNoTurnWhileTheyWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeld(Options[int, int]{Slots: make(Slots, 1)})
 		defer h.Close()
-		process, err := budget.NewWorker()
+		process, err := budget.NewWorker() // with one turn
 		if err != nil {
 			t.Fatal(err)
 		}
-		for had, name := range map[bool]string{true: "with", false: "without"} {
-			ctx, call := process.Begin(t.Context(), name)
+		for n := range 1 + crowd + 1 { // the first has a run of its own
+			ctx, call := process.Begin(t.Context(), "caller")
+			had := n%2 == 0
 			if had {
 				if err := call.Turn(ctx); err != nil {
 					t.Fatal(err)
 				}
 			}
-			h.do(ctx, 1, 2, func(_, _ int, err error) {
-				if err != nil || call.HasTurn() != had {
-					t.Errorf("%v; after the run, the call %s a turn has one: %v", err, name, call.HasTurn())
+			h.do(ctx, n, n+1, func(_, _ int, err error) {
+				if want := had && n > 0; err != nil || call.HasTurn() != want {
+					t.Errorf("%v; after its run, call %d has a turn: %v, want %v", err, n, call.HasTurn(), want)
 				}
 				call.End()
 			})
 			if call.HasTurn() {
-				t.Errorf("the call %s a turn has one while it waits", name)
+				t.Errorf("call %d has a turn while it waits", n)
 			}
-			h.open <- struct{}{}
-			synctest.Wait()
+		}
+		h.open <- struct{}{}
+		h.open <- struct{}{}
+		synctest.Wait()
+		if sizes := h.sizes(); !slices.Equal(sizes, []int{1, crowd + 1}) {
+			t.Errorf("the runs have %v calls, want 1 and %d", sizes, crowd+1)
 		}
 	})
 }

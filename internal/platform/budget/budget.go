@@ -21,7 +21,7 @@
 // only tickets that grow pass the next waiter, each of which was granted before, and a network that was
 // passed over holds nothing after that time. To avoid deadlocks, holders MUST wait for further tickets in
 // one order: memory, one of a kind (Call.One), a turn at the CPU. Exceptions are PublicDeal, whose holders
-// may wait for large memory and a LargeStatement, because nobody waits for it with either; and
+// may wait for large memory and a LargeRead, because nobody waits for it with either; and
 // Ticket.Grow, because the ticket that uses Options.Growth never waits for others.
 package budget
 
@@ -206,11 +206,12 @@ func (b *Budget) next() *waiter {
 	return next
 }
 
-// nextGrowing returns the waiter of the ticket that uses Growth, or else of the network that holds least.
+// nextGrowing returns the waiter of the ticket that uses Growth, if Growth has enough for it, or else of the network
+// that holds least.
 func (b *Budget) nextGrowing() (next *waiter) {
 	for e := b.growing.Front(); e != nil; e = e.Next() {
 		w := e.Value.(*waiter)
-		if w.ticket.deep > 0 {
+		if w.ticket.deep > 0 && b.fromGrowth(w) {
 			return w
 		}
 		if next == nil || w.ticket.network.held < next.ticket.network.held {

@@ -20,7 +20,7 @@ func smallProcess() *Process {
 	of := func(size int64) *Budget { return New(Options{Size: size, Wait: wait}) }
 	return &Process{
 		small: [2]*Budget{of(MaxSmall), of(MaxSmall)}, large: of(2 << 20),
-		turns: [2]*Budget{of(1), of(1)}, long: [2]*Budget{of(1), of(1)}, ones: [kinds]*Budget{of(1), of(1), of(1), of(1)},
+		turns: [2]*Budget{of(1), of(1)}, long: [2]*Budget{of(1), of(1)}, ones: [kinds]*Budget{of(1), of(1), of(1), of(1), of(1)},
 	}
 }
 

@@ -51,15 +51,16 @@ type Process struct {
 type Kind int
 
 const (
-	Lookup         Kind = iota // of an unknown credential: strangers do not fill the queue of statements
-	NewKey                     // an API key that is stored, and
-	PublicDeal                 // a public deal that is read: with a statement of their own, strangers do not fill the connections to the database
-	LargeStatement             // a statement of more than a small call
+	Lookup     Kind = iota // of an unknown credential: strangers do not fill the queue of statements
+	NewKey                 // an API key that is stored, and
+	PublicDeal             // a public deal that is read: with a statement of their own, strangers do not fill the connections to the database
+	LargeRead              // a statement that reads more than a small call, and
+	LargeWrite             // one that writes as much: parties do not wait behind what strangers read
 	kinds
 )
 
 // atOnce is how many calls may have one of a kind at the same time.
-var atOnce = [kinds]int64{Lookup: 256, NewKey: 2, PublicDeal: 2, LargeStatement: 1}
+var atOnce = [kinds]int64{Lookup: 256, NewKey: 2, PublicDeal: 2, LargeRead: 1, LargeWrite: 1}
 
 func newOnes(wait time.Duration) (ones [kinds]*Budget) {
 	for k, n := range atOnce {

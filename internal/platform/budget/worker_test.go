@@ -12,14 +12,14 @@ import (
 // One call reads at a time, and a network with one read does not wait for all reads of another.
 func TestNetworksTakeTurnsToRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &Process{ones: [kinds]*Budget{LargeStatement: New(Options{Size: 1})}}
+		p := &Process{ones: [kinds]*Budget{LargeRead: New(Options{Size: 1})}}
 		var mu sync.Mutex
 		var order []string
 		var all sync.WaitGroup
 		read := func(network string) {
 			all.Go(func() {
 				ctx, c := p.Begin(t.Context(), network)
-				done, err := c.One(ctx, LargeStatement)
+				done, err := c.One(ctx, LargeRead)
 				if err != nil {
 					t.Error(err)
 					return
@@ -41,7 +41,7 @@ func TestNetworksTakeTurnsToRead(t *testing.T) {
 		if want := []string{"many", "many", "one", "many", "many"}; !slices.Equal(order, want) || time.Since(began) != 5*time.Second {
 			t.Errorf("read in the order %v in %v, want %v one after the other", order, time.Since(began), want)
 		}
-		p.ones[LargeStatement].empty(t)
+		p.ones[LargeRead].empty(t)
 	})
 }
 

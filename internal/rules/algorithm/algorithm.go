@@ -60,9 +60,9 @@ type Algorithm struct {
 	uniqueLabels bool
 	checkParams  func(labels []string, params map[string]any) (warnings []string, err error)
 	checkInput   func(labels []string, params, input map[string]any) error
-	inputLimit   func(params map[string]any) int                  // nil: MaxInput
-	resultLimit  func(labels []string, params map[string]any) int // nil: smallResult
-	warnInput    func(params, input map[string]any) string        // nil if the algorithm has no input warnings
+	inputLimit   func(params map[string]any) int // nil: MaxInput
+	resultLimit  func(labels []string, params map[string]any) int
+	warnInput    func(params, input map[string]any) string // nil if the algorithm has no input warnings
 	compute      func(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) (result any, err error)
 	rejects      func(input map[string]any) bool                      // nil if no input can make the deal VOID
 	redraw       func(labels []string, result []byte) ([]byte, error) // nil if Redraw is not supported
@@ -105,14 +105,8 @@ func (a *Algorithm) InputLimit(params map[string]any) int {
 // ResultLimit returns the maximum size in bytes of the result in its RFC 8785 form, of a deal with these labels and
 // params, whatever the inputs. labels and params MUST be valid.
 func (a *Algorithm) ResultLimit(labels []string, params map[string]any) int {
-	if a.resultLimit == nil {
-		return smallResult
-	}
 	return a.resultLimit(labels, params)
 }
-
-// smallResult is the maximum size of a random.v1 result and of a shapley.v1 result, with labels that are escaped, in bytes.
-const smallResult = 5 << 10
 
 // CheckInput checks that an input can be used in a deal whose inputs have at most `most` bytes in their
 // RFC 8785 form. It ignores unknown members, because a party cannot correct a committed input. The error

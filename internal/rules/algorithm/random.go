@@ -37,8 +37,9 @@ var randomV1 = &Algorithm{
 		_, err := readNonce(input)
 		return err
 	},
-	compute: computeRandom,
-	redraw:  redrawRandom,
+	resultLimit: func([]string, map[string]any) int { return 1 << 10 }, // the label of the winner and the beacon round
+	compute:     computeRandom,
+	redraw:      redrawRandom,
 }
 
 type randomResult struct {
