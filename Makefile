@@ -94,7 +94,7 @@ test-long: ## run the tests that take minutes, with race-detector binaries: key 
 .PHONY: attacks
 attacks: ## run every attack of the review from 1, 2 and 16 addresses, and others from one, and print the memory and a victim's latency as rows
 	@hack/install-missing.sh postgres redis
-	@go test -count=1 -v -timeout=30m -tags=long -run='TestReviewAtLength|TestFurtherAttacks|TestWhatAReplicaHolds' ./e2e/abuse
+	@go test -count=1 -v -timeout=30m -tags=long -run='TestReviewAtLength|TestFurtherAttacks|TestEnds|TestWhatAReplicaHolds' ./e2e/abuse
 
 .PHONY: drill
 drill: ## rehearse the restore of charts/fairpact/runbooks/restore.md, and print the time of each step
