@@ -60,9 +60,9 @@ type Algorithm struct {
 	uniqueLabels bool
 	checkParams  func(labels []string, params map[string]any) (warnings []string, err error)
 	checkInput   func(labels []string, params, input map[string]any) error
-	inputLimit   func(params map[string]any) int // nil: MaxInput
-	resultLimit  func(labels []string, params map[string]any) int
-	warnInput    func(params, input map[string]any) string // nil if the algorithm has no input warnings
+	inputLimit   func(params map[string]any) int                  // nil: MaxInput
+	resultLimit  func(labels []string, params map[string]any) int // nil: a KiB, and 128 bytes for each party besides its label
+	warnInput    func(params, input map[string]any) string        // nil if the algorithm has no input warnings
 	compute      func(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) (result any, err error)
 	rejects      func(input map[string]any) bool                      // nil if no input can make the deal VOID
 	redraw       func(labels []string, result []byte) ([]byte, error) // nil if Redraw is not supported
@@ -105,7 +105,14 @@ func (a *Algorithm) InputLimit(params map[string]any) int {
 // ResultLimit returns the maximum size in bytes of the result in its RFC 8785 form, of a deal with these labels and
 // params, whatever the inputs. labels and params MUST be valid.
 func (a *Algorithm) ResultLimit(labels []string, params map[string]any) int {
-	return a.resultLimit(labels, params)
+	if a.resultLimit != nil {
+		return a.resultLimit(labels, params)
+	}
+	most := 1 << 10
+	for _, label := range labels {
+		most += len(canon.Encode(label)) + 128
+	}
+	return most
 }
 
 // CheckInput checks that an input can be used in a deal whose inputs have at most `most` bytes in their

@@ -34,15 +34,7 @@ var shapleyV1 = &Algorithm{
 		_, err := readAccept(input)
 		return err
 	},
-	compute: computeShapley,
-	resultLimit: func(labels []string, _ map[string]any) int {
-		const worth, factorial = "9007199254740991", "40320" // 2^53-1, and 8!
-		most := len(`{"shares":[],"total":}`) + len(worth)
-		for _, label := range labels {
-			most += len(canon.Encode(label)) + len(`{"label":,"party":1,"payout":-,"share":"-/"},`) + 2*len(worth) + 2*len(factorial)
-		}
-		return most
-	},
+	compute:  computeShapley,
 	Accepted: map[string]any{"accept": true},
 	rejects:  func(input map[string]any) bool { return input["accept"] == false },
 }
