@@ -104,7 +104,7 @@ func (g *Group[Q, A]) Do(ctx context.Context, query Q) (A, error) {
 	}
 	answer, err := g.wait(one)
 	if had && one.with.Load() > crowd {
-		_ = of.Turn(ctx) // without one, it goes on all the same: the run may have had an effect
+		_ = of.Turn(ctx) // without one, it continues: the run may have had an effect
 	}
 	return answer, err
 }
