@@ -29,7 +29,7 @@ const (
 	returned
 )
 
-// Return gives the ticket back. Further calls do nothing, nor does that of a nil ticket.
+// Return gives the ticket back. It does nothing if the ticket is nil or was returned.
 func (t *Ticket) Return() {
 	if t == nil {
 		return
