@@ -86,17 +86,17 @@ func (s Selection) More() bool { return s.inputs || s.attested }
 // first read says how large the result is.
 func (s *Store) Snapshot(ctx context.Context, dealID string, selection Selection) (*Snapshot, error) {
 	query := snapshotOf{dealID, selection, SmallRead}
-	alone := func(bytes int) (*Snapshot, error) { return large(ctx, s, bytes, s.snapshots.run, query) }
+	byItself := func(bytes int) (*Snapshot, error) { return large(ctx, s, bytes, s.snapshots.run, query) }
 	var snapshot *Snapshot
 	var err error
 	if selection.bytes > 2*SmallRead { // with parties that use all of their estimate, and inputs
-		snapshot, err = alone(selection.bytes)
+		snapshot, err = byItself(selection.bytes)
 	} else {
 		snapshot, err = s.snapshots.do(ctx, query)
 	}
 	if err == nil && snapshot != nil && snapshot.resultBytes > SmallRead {
 		query.result = snapshot.resultBytes // final, so the second read finds no longer one
-		snapshot, err = alone(selection.bytes + resultCopies*query.result)
+		snapshot, err = byItself(selection.bytes + resultCopies*query.result)
 	}
 	if err == nil && snapshot == nil {
 		return nil, ErrNotFound
