@@ -89,7 +89,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	public.RegisterOnShutdown(parts.Waits.End)
 	health := service.Health{Ready: parts.Ready, Admin: c.AdminListen, Delay: c.DrainDelay}
 	return health.Serve(ctx, logger,
-		service.Port{Name: "public", Address: c.Listen, Server: public, MaxConnections: c.MaxConnections, Proxies: shared.Callers.Trusts, Budget: memory})
+		service.Port{Name: "public", Address: c.Listen, Server: public, MaxConnections: c.MaxConnections, Proxies: shared.Callers.Trusts})
 }
 
 // networks parses CIDRs, but refuses those of all addresses: every caller could claim another's address.

@@ -203,15 +203,14 @@ func (c *config) readPolicy(config *translog.Checkpoints) (err error) {
 // Later heads need no check: a key that signed one signed these too.
 const closedHeads = 1000
 
-// metered counts the answers of the read port that clients have not taken (web.Sent).
+// metered counts the answers of the read port that clients have not taken (web.Serves).
 func metered(next http.Handler) http.Handler {
 	memory := budget.NewLog()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr) // net/http sets it to an address with a port
 		ctx, call := memory.Begin(r.Context(), caller.Network(host))
 		r = r.WithContext(ctx)
-		web.Serves(r, call)
-		defer web.Sent(r, call)
+		defer web.Serves(r, call)()
 		next.ServeHTTP(w, r)
 	})
 }

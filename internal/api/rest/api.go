@@ -168,10 +168,10 @@ func (a *API) observed(next http.Handler) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		ctx, call := a.Budget.Begin(ctx, caller.Network(a.Callers.Address(r)))
 		limited := r.WithContext(ctx)
-		if web.Serves(limited, call); web.Proxied(r) && a.Escrow.KnowsToken(bearer(r)) {
-			call.Expect() // the calls before on the connection do not say so
+		defer web.Serves(limited, call)()
+		if a.Escrow.KnowsToken(bearer(r)) {
+			call.Party()
 		}
-		defer web.Sent(limited, call)
 		if err := call.Turn(ctx); err != nil {
 			web.Error(w, err)
 			return

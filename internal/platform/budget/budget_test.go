@@ -19,33 +19,21 @@ func (b *Budget) check() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var held int64
-	turns, blocked, blocking := 0, 0, 0
+	turns := 0
 	for name, one := range b.networks {
 		held += one.held
-		blocked += one.blocked.Len()
-		if one.name != name || one.held < 0 || one.tickets <= 0 || (one.turn != nil) != (one.waiters.Len() > 0) || (one.index >= 0) != (one.blocked.Len() > 0) {
+		if one.name != name || one.held < 0 || one.tickets <= 0 || (one.turn != nil) != (len(one.waiters) > 0) {
 			return fmt.Errorf("network %+v", one)
 		}
 		if one.turn != nil {
 			turns++
 		}
-		if one.index >= 0 {
-			blocking++
-		}
 	}
-	if held+b.leaving != b.used || b.leaving < 0 || turns != b.turns.Len() || blocked != b.blocked.Len() || blocking != len(b.blocking) {
-		return fmt.Errorf("used %d of %d, leaving %d, turns %d, blocked %d and %d networks; its networks have %d, %d, %d and %d", b.used, b.Size, b.leaving, b.turns.Len(), b.blocked.Len(), len(b.blocking), held, turns, blocked, blocking)
+	if held+b.leaving != b.used || b.leaving < 0 || b.used > b.Size || turns != b.turns.Len() {
+		return fmt.Errorf("used %d of %d, leaving %d, turns %d; its networks have %d and %d", b.used, b.Size, b.leaving, b.turns.Len(), held, turns)
 	}
-	for j, one := range b.blocking {
-		if j > 0 && b.blocking.Less(j, (j-1)/2) || one.index != j {
-			return fmt.Errorf("the heap is not in order at %d", j)
-		}
-	}
-	if w := b.next(); w != nil && b.fits(w) {
+	if t := b.next(); t != nil && b.fits(t) {
 		return errors.New("a ticket that fits is waited for")
-	}
-	if b.deep < 0 || b.deep > b.Growth || b.used-b.deep > b.Size-b.Growth {
-		return fmt.Errorf("used %d of %d, of that %d of %d to grow", b.used, b.Size, b.deep, b.Growth)
 	}
 	return nil
 }
@@ -57,8 +45,8 @@ func (b *Budget) empty(t *testing.T) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.used != 0 || len(b.networks) != 0 || b.deep != 0 {
-		t.Errorf("%d units of %d networks, %d of them to grow, are counted at the end, want none", b.used, len(b.networks), b.deep)
+	if b.used != 0 || len(b.networks) != 0 {
+		t.Errorf("%d units of %d networks are counted at the end, want none", b.used, len(b.networks))
 	}
 }
 
@@ -75,9 +63,6 @@ func FuzzTickets(f *testing.F) {
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		synctest.Test(t, func(t *testing.T) {
 			b := New(small)
-			if len(ops) > 0 && ops[0]&1 > 0 {
-				b.Growth = 12
-			}
 			ctx, giveUp := context.WithCancel(t.Context())
 			var all sync.WaitGroup
 			for i := 0; i+2 < len(ops) && i < 600; i += 3 {
@@ -108,7 +93,7 @@ func FuzzTickets(f *testing.F) {
 }
 
 func hold(t *testing.T, ctx context.Context, b *Budget, what, who, n byte) {
-	units := int64(n) % (b.Size - b.Growth + 1)
+	units := int64(n) % (b.Size + 1)
 	network := fmt.Sprint(who % 5)
 	began := time.Now()
 	// 200 takers at most, each of which holds its ticket for at most 4.55 s. Without a limit, a starving
@@ -127,16 +112,18 @@ func hold(t *testing.T, ctx context.Context, b *Budget, what, who, n byte) {
 	switch (n / 4) % 5 {
 	case 0:
 		time.Sleep(pause / 2)
-		ticket.Shrink(units / 2)
+		if !ticket.Resize(units / 2) {
+			t.Error("a ticket does not shrink")
+		}
 		time.Sleep(pause / 2)
-		ticket.TryGrow(units)
+		if ok := ticket.Resize(units); ok != (ticket.Units() == units) {
+			t.Errorf("Resize: %v, and the ticket has %d of %d units", ok, ticket.Units(), units)
+		}
 	case 1:
 		evicted := make(chan struct{})
-		if !ticket.Evictable(func() { close(evicted) }) {
-			t.Error("a new ticket is evicted")
-		}
+		ticket.Evictable(func() { close(evicted) })
 		if n&64 > 0 {
-			ticket.Shrink(units / 3)
+			ticket.Resize(units / 3)
 		}
 		select {
 		case <-time.After(pause):
@@ -145,29 +132,23 @@ func hold(t *testing.T, ctx context.Context, b *Budget, what, who, n byte) {
 			}
 		case <-evicted:
 			time.Sleep(pause / 8)
-			if ticket.Busy() || ticket.Evictable(nil) || ticket.TryGrow(units+1) || ticket.Grow(ctx, units+1) == nil {
+			if ticket.Evictable(nil); ticket.Busy() || ticket.Resize(units+1) {
 				t.Error("an evicted ticket is still used")
 			}
 		}
-		ticket.Shrink(0)
+		ticket.Resize(0)
 	case 2:
 		time.Sleep(pause / 2)
 		if b.waitedFor() {
 			ticket.Return()
 		}
 		time.Sleep(pause / 2)
-	case 3:
-		time.Sleep(pause / 2)
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // others that grow so far may wait for this one
-		defer cancel()
-		returned := who&2 > 0
-		if returned { // as when the call ends whose load another goroutine makes
-			time.AfterFunc(pause, ticket.Return)
+	case 3: // as when the call ends whose load another goroutine makes
+		time.AfterFunc(pause/2, ticket.Return)
+		time.Sleep(pause)
+		if ticket.Resize(1) || ticket.Units() != 0 {
+			t.Error("a returned ticket grows")
 		}
-		if err := ticket.Grow(ctx, b.Size); !returned && (err == nil && ticket.Units() != b.Size || err != nil && ticket.Units() != units) {
-			t.Errorf("Grow: %v, the ticket has %d units", err, ticket.Units())
-		}
-		time.Sleep(pause / 2)
 	default:
 		time.Sleep(pause)
 		ticket.Return()
@@ -214,154 +195,6 @@ func TestNobodyStarves(t *testing.T) {
 		stop()
 		attackers.Wait()
 		b.empty(t)
-	})
-}
-
-// A ticket grows although others of its size are blocked on their clients, or grow too, or wait for all.
-func TestTicketsGrow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := small
-		o.Wait = 5 * time.Second
-		b := New(o)
-		for i := range 3 {
-			ticket, _ := b.Try("stalled", 10)
-			ticket.Evictable(func() {
-				time.AfterFunc(time.Duration(i)*time.Millisecond, ticket.Return) // not within the call
-			})
-		}
-		ticket, _ := b.Try("grows", 10)
-		if err := ticket.Grow(t.Context(), 25); err != nil || ticket.Units() != 25 {
-			t.Errorf("Grow beside stalled tickets: %v, %d units, want 25", err, ticket.Units())
-		}
-		if units := b.Held(); units != 35 {
-			t.Errorf("%d units are held, want 35: only what was needed is evicted", units)
-		}
-		if err := ticket.Grow(t.Context(), 41); !errors.Is(err, ErrNever) {
-			t.Errorf("Grow over the budget: %v, want ErrNever", err)
-		}
-	})
-	synctest.Test(t, func(t *testing.T) {
-		b := New(Options{Size: 40, Growth: 12})
-		if _, err := b.Take(t.Context(), "new", 29); !errors.Is(err, ErrNever) {
-			t.Errorf("a new ticket of what is kept for growth: %v, want ErrNever", err)
-		}
-		var all sync.WaitGroup
-		for i := range int64(60) { // without Growth, they would wait for each other for ever
-			all.Go(func() {
-				ticket, err := b.Take(t.Context(), fmt.Sprint(i%7), 1+i%28)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer ticket.Return()
-				time.Sleep(time.Duration(1+i%3) * time.Second)
-				for _, more := range []int64{i % 7, i % 13} {
-					if err := ticket.Grow(t.Context(), 1+i%28+more); err != nil || ticket.Units() < 1+i%28+more {
-						t.Errorf("Grow: %v, %d units", err, ticket.Units())
-					}
-					time.Sleep(time.Second)
-				}
-			})
-		}
-		all.Wait()
-		b.empty(t)
-	})
-}
-
-// New tickets and tickets that grow do not keep each other waiting.
-func TestGrowthIsApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := New(Options{Size: 40, Growth: 12})
-		var all sync.WaitGroup
-		for range 10 {
-			ticket, err := b.Take(t.Context(), "many", 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all.Go(func() {
-				if err := ticket.Grow(t.Context(), 13); err != nil {
-					t.Error(err)
-				}
-				time.Sleep(time.Second)
-				ticket.Return()
-			})
-		}
-		synctest.Wait()
-		began := time.Now()
-		one, err := b.Take(t.Context(), "one", 6)
-		if err != nil || time.Since(began) > time.Second {
-			t.Errorf("a new ticket beside ten that grow: %v after %v", err, time.Since(began))
-		}
-		if err := one.Grow(t.Context(), 18); err != nil || time.Since(began) > 2*time.Second {
-			t.Errorf("a ticket that grows beside those of another network: %v after %v", err, time.Since(began))
-		}
-		one.Return()
-		all.Wait()
-		b.empty(t)
-	})
-}
-
-// A network that always wants more, and one slow ticket that has grown, do not keep others from growing.
-func TestOthersGrowBesideAGreedyNetwork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := New(Options{Size: 40, Growth: 12})
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		one, err1 := b.Take(ctx, "one", 1)
-		slow, err2 := b.Take(ctx, "greedy", 9)
-		if err := errors.Join(err1, err2, slow.Grow(ctx, 21)); err != nil {
-			t.Fatal(err)
-		}
-		var greedy sync.WaitGroup
-		for range 10 {
-			greedy.Go(func() {
-				for ctx.Err() == nil {
-					ticket, err := b.Take(ctx, "greedy", 9)
-					if err != nil {
-						return
-					}
-					time.Sleep(time.Second)
-					ticket.Return()
-				}
-			})
-		}
-		synctest.Wait()
-		began := time.Now()
-		patient, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		if err := one.Grow(patient, 6); err != nil || time.Since(began) > 2*time.Second {
-			t.Errorf("a ticket beside greedy ones: %v after %v", err, time.Since(began))
-		}
-		one.Return()
-		slow.Return()
-		stop()
-		greedy.Wait()
-		b.empty(t)
-	})
-}
-
-// A holder loses its lease once others wait, and only then.
-func TestLeasesEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := New(Options{Size: 2, Lease: true})
-		for range 2 {
-			if _, err := b.Take(t.Context(), "keeps", 1); err != nil {
-				t.Fatal(err)
-			}
-		}
-		time.Sleep(time.Hour)
-		if b.used != 2 {
-			t.Errorf("%d turns are held, want 2: nobody waits", b.used)
-		}
-		for _, want := range []time.Duration{0, 0, time.Second, 0} {
-			began := time.Now()
-			if _, err := b.Take(t.Context(), "waits", 1); err != nil || time.Since(began) != want {
-				t.Errorf("got a turn (%v) after %v, want %v", err, time.Since(began), want)
-			}
-		}
-		if err := b.check(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -475,7 +308,8 @@ func TestEviction(t *testing.T) {
 		}
 		want("not for a network that would hold as much")
 		time.Sleep(patience + time.Second)
-		within.Evictable(func() { within.Return() }) // its client has moved
+		within.Busy() // its client has moved
+		within.Evictable(func() { within.Return() })
 		second, ok := b.Try("within its share", 10)
 		if !ok {
 			t.Error("no ticket, although others are blocked for long")
@@ -550,24 +384,6 @@ func BenchmarkTakeAndReturn(b *testing.B) {
 				}
 			})
 		})
-	}
-}
-
-// A body that is read in four blocks.
-func BenchmarkEvictable(b *testing.B) {
-	budget := New(Options{Size: 1 << 26})
-	evict := func() {}
-	b.ReportAllocs()
-	for b.Loop() {
-		ticket, err := budget.Take(b.Context(), "192.0.2.1", 256<<10)
-		if err != nil {
-			b.Fatal(err)
-		}
-		for range 4 {
-			ticket.Evictable(evict)
-			ticket.Busy()
-		}
-		ticket.Return()
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// Call holds the tickets of one call: one for what the call holds until the client took the answer, and
-// a turn at the CPU, which it gives back before each wait. The methods return problem.Errors.
+// Call holds the tickets of one call: for what it holds until the client took the answer, and a turn at
+// the CPU, which it gives back before each wait. The methods return problem.Errors.
 type Call struct {
 	process *Process
 	network string
@@ -20,17 +20,17 @@ type Call struct {
 }
 
 type callState struct {
-	of    int     // 1: a call of a party
-	turns *Budget // of short turns
+	of    int // 1: a call of a party
 	ended bool
-	held  *Ticket
-	turn  *Ticket
+	held  *Ticket // bytes
+	more  *Ticket // the right to grow to Largest bytes, if it needs more than held
+	turn  *Ticket // at the CPU
 }
 
 type callKey struct{}
 
 // nobody is the call of a context without one: it has no limits, and keeps no ticket.
-var nobody = &Call{process: unlimited, callState: callState{turns: unlimited.turns[0], ended: true}}
+var nobody = &Call{process: unlimited, callState: callState{ended: true}}
 
 // Begin returns a context with a call of a client network. The caller MUST call End. The call of a
 // nil Process has no limits.
@@ -38,7 +38,7 @@ func (p *Process) Begin(ctx context.Context, network string) (context.Context, *
 	if p == nil {
 		return ctx, nobody
 	}
-	c := &Call{process: p, network: network, callState: callState{turns: p.turns[0]}}
+	c := &Call{process: p, network: network}
 	return context.WithValue(ctx, callKey{}, c), c
 }
 
@@ -53,16 +53,12 @@ func From(ctx context.Context) *Call {
 // Network returns the client network of the call; "" for one that has no limits.
 func (c *Call) Network() string { return c.network }
 
-// Party marks the call as one with an invite token of the deal. Call Party before Hold.
+// Party marks the call as one with an invite token. Call Party before Hold.
 func (c *Call) Party() {
-	c.Expect()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.of = 1
 }
-
-// IsParty reports whether the call was marked by Party.
-func (c *Call) IsParty() bool { return c.now().of == 1 }
 
 func (c *Call) now() callState {
 	c.mu.Lock()
@@ -70,33 +66,38 @@ func (c *Call) now() callState {
 	return c.callState
 }
 
-// Hold makes the call's ticket at least n bytes large, before the call holds that much. If it must wait,
-// it gives back its turn meanwhile. It keeps a large ticket while it waits, and gives back a small one.
+// Hold takes a ticket for n bytes before the call holds that much. If it must wait, it gives back its
+// turn meanwhile. It keeps a large ticket while it waits, and gives back a small one.
 func (c *Call) Hold(ctx context.Context, n int64) error {
 	now := c.now()
-	if now.held != nil && now.held.Units() >= n || c.get(ended, n) == nil {
+	if now.held != nil && now.held.Units() >= n || now.more != nil && n <= Largest || c.hold(ended, n) == nil {
 		return nil
 	}
 	c.Rest() // who has a turn may wait for those who wait for one
-	err := c.get(ctx, n)
+	err := c.hold(ctx, n)
 	if err == nil && now.turn != nil {
 		err = c.take(ctx, now.turn.budget, 1, &c.turn)
 	}
 	return err
 }
 
-// get enlarges a large ticket, or replaces a small one.
-func (c *Call) get(ctx context.Context, n int64) error {
+func (c *Call) hold(ctx context.Context, n int64) error {
 	now := c.now()
-	if now.held != nil && now.held.budget == c.process.large {
-		return overloaded(now.held.Grow(ctx, n))
+	switch {
+	case now.held != nil && now.held.budget == c.process.large: // kept, because its bytes are in use
+		if now.held.Resize(n) {
+			return nil
+		}
+		if n > Largest {
+			return overloaded(ErrNever)
+		}
+		return c.take(ctx, c.process.growth, 1, &c.more)
+	case n <= MaxSmall:
+		c.giveBack(&c.held)
+		return c.take(ctx, c.process.small[now.of], n, &c.held)
 	}
 	c.giveBack(&c.held)
-	from := c.process.large
-	if n <= MaxSmall {
-		from = c.process.small[now.of]
-	}
-	return c.take(ctx, from, n, &c.held)
+	return c.take(ctx, c.process.large, n, &c.held)
 }
 
 // Parse counts a body that the call holds with its tree, in bytes, and waits for a turn, before it is
@@ -111,8 +112,8 @@ func (c *Call) Parse(ctx context.Context, body int, tree int64) error {
 
 // Large reports whether the call holds more than a small one. It MUST NOT wait for another call then.
 func (c *Call) Large() bool {
-	held := c.now().held
-	return held != nil && held.Units() > MaxSmall
+	now := c.now()
+	return now.more != nil || now.held.Units() > MaxSmall
 }
 
 // take waits for a ticket. It returns the ticket at once if the call has ended.
@@ -132,10 +133,7 @@ func (c *Call) take(ctx context.Context, b *Budget, n int64, to **Ticket) error 
 }
 
 func overloaded(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, ErrNever):
+	if errors.Is(err, ErrNever) {
 		return problem.New(problem.Overloaded, "this replica has too little memory for such a large request; send a smaller one, or ask the operator to raise the memory limit").WithCause(err)
 	}
 	return problem.New(problem.Overloaded, "too many large requests are being answered at the moment, in total or for your network; send the same request again in a few seconds").WithRetryAfter(2).WithCause(err)
@@ -143,8 +141,9 @@ func overloaded(err error) error {
 
 // Shrink gives back what the call holds over n bytes.
 func (c *Call) Shrink(n int64) {
-	if held := c.now().held; held != nil {
-		held.Shrink(n)
+	now := c.now()
+	if (now.more != nil || n < now.held.Units()) && now.held.Resize(n) {
+		c.giveBack(&c.more)
 	}
 }
 
@@ -161,28 +160,40 @@ func (c *Call) giveBack(from **Ticket) {
 // calls `resume` after the wait.
 func (c *Call) Wait(n int64, wake func()) (resume func(context.Context) error) {
 	c.Rest()
+	before := c.now().held.Units()
+	if c.Shrink(max(n, MaxSmall)); before <= MaxSmall {
+		if t, ok := c.process.large.Try(c.network, before); ok { // so that few small calls suffice for many waits
+			c.giveBack(&c.held)
+			c.mu.Lock()
+			c.held = t
+			c.mu.Unlock()
+		}
+	}
 	held := c.now().held
-	if held == nil {
-		return func(context.Context) error { return nil }
-	}
-	before := held.Units()
-	if held.budget == c.process.large {
-		c.Shrink(max(n, MaxSmall))
-	} else if t, ok := c.process.large.Try(c.network, before); ok { // so that few small calls suffice for many waits
-		c.mu.Lock()
-		c.held = t
-		c.mu.Unlock()
-		held.Return()
-		held = t
-	}
-	held.Evictable(wake)
+	c.Blocked(wake)
 	return func(ctx context.Context) error {
-		if held.Busy() && held.budget != c.process.large {
+		if c.Busy() && (held == nil || held.budget != c.process.large) {
 			return nil
 		}
+		c.giveBack(&c.more)
 		c.giveBack(&c.held)
 		return c.Hold(ctx, before)
 	}
+}
+
+// Blocked says that the call waits for its client, until Busy. Meanwhile the budget may call `evict`,
+// which MUST end the connection.
+func (c *Call) Blocked(evict func()) {
+	now := c.now()
+	now.held.Evictable(evict)
+	now.more.Evictable(evict)
+}
+
+// Busy ends Blocked. It returns false if a ticket was evicted.
+func (c *Call) Busy() bool {
+	now := c.now()
+	held, more := now.held.Busy(), now.more.Busy()
+	return held && more
 }
 
 // One waits for one of a kind. The networks take turns. The caller MUST call `done`.
@@ -195,32 +206,47 @@ func (c *Call) One(ctx context.Context, k Kind) (done func(), err error) {
 	return t.Return, nil
 }
 
-// Blocked says that the call waits for its client, until Busy. Meanwhile the budget may call `evict`,
-// which MUST end the connection.
-func (c *Call) Blocked(evict func()) {
-	if t := c.now().held; t != nil {
-		t.Evictable(evict)
+// Turn waits for a turn at the CPU, unless the call has one. What a call computes that holds more than a
+// small one counts as long.
+func (c *Call) Turn(ctx context.Context) error {
+	switch {
+	case c.Large():
+		return c.Long(ctx)
+	case c.HasTurn():
+		return nil
 	}
+	return c.take(ctx, c.process.turns[c.now().of], 1, &c.turn)
 }
 
-// Busy ends Blocked. It returns false if the ticket was evicted.
-func (c *Call) Busy() bool {
-	t := c.now().held
-	return t == nil || t.Busy()
+// Long waits for a turn for a computation of more than a millisecond. It gives back a turn for a shorter one.
+func (c *Call) Long(ctx context.Context) error {
+	now := c.now()
+	turns := c.process.long[now.of]
+	if now.turn != nil && now.turn.budget == turns {
+		return nil
+	}
+	c.Rest()
+	return c.take(ctx, turns, 1, &c.turn)
 }
 
-// Unsent returns a ticket of n bytes of the answer that the client has not taken yet when the call
-// ends. It is that of the call, if it is large enough. If ok is false, there is none.
-func (c *Call) Unsent(n int64) (t *Ticket, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t = c.held; t != nil && t.TryGrow(n) {
-		c.held = nil
-		t.Shrink(n)
-		return t, true
+// HasTurn reports whether the call has a turn.
+func (c *Call) HasTurn() bool { return c.now().turn != nil }
+
+// Yield passes the turn to others that wait for one. Long computations call it every few
+// milliseconds.
+func (c *Call) Yield(ctx context.Context) error {
+	turn := c.now().turn
+	if turn == nil || !turn.budget.waitedFor() && ctx.Err() == nil {
+		return nil
 	}
-	return c.process.large.Try(c.network, n)
+	c.Rest()
+	return c.take(ctx, turn.budget, 1, &c.turn)
 }
+
+// Rest gives back the turn. Every wait MUST begin with it, else all others wait, too. These call it
+// themselves: statements, Redis, requests to the log, the beacon and the KMS, reading from the client,
+// writing a large answer, and the other methods of a Call that wait.
+func (c *Call) Rest() { c.giveBack(&c.turn) }
 
 // End gives back all. Afterwards the call takes nothing.
 func (c *Call) End() {
@@ -228,5 +254,6 @@ func (c *Call) End() {
 	c.ended = true
 	c.mu.Unlock()
 	c.Rest()
+	c.giveBack(&c.more)
 	c.giveBack(&c.held)
 }

@@ -30,7 +30,6 @@ const (
 	defaultConnections = 8192
 
 	workerSmall = 4 << 20
-	workerWait  = 10 * time.Second // half of what a deal has: two that grow could wait for each other if Growth is small
 	logUnsent   = 32 << 20
 
 	// Largest is the most that a Process can always grant to a single call.
@@ -40,11 +39,12 @@ const (
 // Process holds the budgets of a process. In pairs of them, the first is of strangers, and the second of
 // calls with an invite token of the deal.
 type Process struct {
-	small [2]*Budget     // bytes of calls that hold at most MaxSmall
-	large *Budget        // bytes of the others
-	turns [2]*Budget     // calls that compute at the same time
-	long  [2]*Budget     // long computations at the same time
-	ones  [kinds]*Budget // see Call.One
+	small  [2]*Budget     // bytes of calls that hold at most MaxSmall
+	large  *Budget        // bytes of the others
+	growth *Budget        // the right to grow to Largest bytes, of one of these at a time (see reserve)
+	turns  [2]*Budget     // calls that compute at the same time
+	long   [2]*Budget     // long computations at the same time
+	ones   [kinds]*Budget // see Call.One
 }
 
 // Kind is what Call.One bounds.
@@ -62,17 +62,8 @@ const (
 // atOnce is how many calls may have one of a kind at the same time.
 var atOnce = [kinds]int64{Lookup: 256, NewKey: 2, PublicDeal: 2, LargeRead: 1, LargeWrite: 1}
 
-func newOnes(wait time.Duration) (ones [kinds]*Budget) {
-	for k, n := range atOnce {
-		ones[k] = New(Options{Size: n, Wait: wait})
-	}
-	return ones
-}
-
-const (
-	wait     = 10 * time.Second // longest wait for a ticket: a burst of readers of a large deal took over 5 s on a busy machine
-	longWait = 20 * time.Second // longest wait for a turn to compute: a call that waits already holds its memory, and would come again
-)
+// wait is the longest wait for a ticket: a burst of readers of a large deal took over 5 s on a busy machine.
+const wait = 10 * time.Second
 
 // cores is what GOMAXPROCS was before NewProcess.
 var cores = runtime.GOMAXPROCS(0)
@@ -95,32 +86,39 @@ func NewProcess(connections int) (*Process, error) {
 	if shared < largest {
 		return nil, fmt.Errorf("the memory limit of %d MiB is too low for %d connections: raise it (or GOMEMLIMIT) by at least %d MiB", limit>>20, connections, (largest-shared)*16/10>>20+1)
 	}
-	of := func(size int64) *Budget { return New(Options{Size: size, Wait: wait}) }
-	turnsOf := func(n int) [2]*Budget {
-		o := Options{Size: int64(n), Wait: longWait, Lease: true}
-		return [2]*Budget{New(o), New(o)}
-	}
-	long := max(1, cores/4)
 	// While all threads of the scheduler compute, Go asks the network for news only every 10 ms. So
 	// there is one more of them than cores, and the kernel shares the cores between them. Still more
 	// leave less to each short turn: with three more on one core, a party's call beside large bodies of
 	// others took 25 ms instead of 13.
 	runtime.GOMAXPROCS(cores + 1)
-	return &Process{
-		small: [2]*Budget{of(small), of(small)}, large: New(Options{Size: shared, Wait: wait, Growth: growth(shared)}),
-		turns: turnsOf(cores), long: turnsOf(long), ones: newOnes(wait),
-	}, nil
+	return newProcess([2]int64{small, small}, shared, int64(cores), wait), nil
 }
 
-// growth returns Options.Growth: enough for each call that grows, unless that is more than a quarter.
-func growth(shared int64) int64 { return min(largest, shared-largest, shared/4) }
+// newProcess returns the budgets of a process. `shared` is what large calls may hold, and wait the longest
+// wait for a ticket (see Options.Wait). Who waits for a turn waits up to twice as long: it already holds its
+// memory, and would come again.
+func newProcess(small [2]int64, shared, turns int64, wait time.Duration) *Process {
+	of := func(size int64, wait time.Duration) *Budget { return New(Options{Size: size, Wait: wait}) }
+	two := func(size int64) [2]*Budget { return [2]*Budget{of(size, 2*wait), of(size, 2*wait)} }
+	p := &Process{
+		small: [2]*Budget{of(small[0], wait), of(small[1], wait)}, large: of(shared-reserve(shared), wait), growth: of(1, wait),
+		turns: two(turns), long: two(max(1, turns/4)),
+	}
+	for k, n := range atOnce {
+		p.ones[k] = of(n, wait)
+	}
+	return p
+}
+
+// reserve is what large calls keep free for the one that grows. If that is less than it needs, it takes
+// the rest of what garbage can take.
+func reserve(shared int64) int64 { return min(largest, shared-largest, shared/4) }
 
 // unlimited grants everything.
 var unlimited = func() *Process {
-	all := New(Options{Size: math.MaxInt64})
-	p := &Process{small: [2]*Budget{all, all}, large: all, turns: [2]*Budget{all, all}, long: [2]*Budget{all, all}}
+	p := newProcess([2]int64{math.MaxInt64, math.MaxInt64}, math.MaxInt64, math.MaxInt64, 0)
 	for k := range p.ones {
-		p.ones[k] = all
+		p.ones[k] = p.large
 	}
 	return p
 }()
@@ -135,14 +133,15 @@ func NewWorker() (*Process, error) {
 	if shared < largest {
 		return nil, fmt.Errorf("the memory limit of %d MiB is too low: raise it (or GOMEMLIMIT) by at least %d MiB", limit>>20, (largest-shared)*16/10>>20+1)
 	}
-	of := func(size int64) *Budget { return New(Options{Size: size}) }
-	one := func() [2]*Budget { return [2]*Budget{of(1), of(1)} }
-	return &Process{small: [2]*Budget{of(workerSmall), of(0)}, large: New(Options{Size: shared, Growth: growth(shared), Wait: workerWait}), turns: one(), long: one(), ones: newOnes(0)}, nil
+	return newProcess([2]int64{workerSmall, 0}, shared, 1, 0), nil
 }
 
 // NewLog returns the budgets of log-server, whose calls are small: only answers that clients do not take
 // add up.
-func NewLog() *Process { return &Process{large: New(Options{Size: logUnsent})} }
+func NewLog() *Process {
+	all := New(Options{Size: logUnsent, Wait: wait})
+	return &Process{small: [2]*Budget{all, all}, large: all, growth: New(Options{Size: 1, Wait: wait})}
+}
 
 // Held returns the bytes of all small calls, and of the others.
 func (p *Process) Held() (small, large int64) {

@@ -2,22 +2,23 @@ package budget
 
 import (
 	"container/list"
-	"context"
 	"time"
 )
 
-// Ticket is the right to hold some units until Return. Its methods are safe for concurrent use.
+// Ticket is the right to hold some units until Return. Its methods are safe for concurrent use. A nil
+// Ticket has no units.
 type Ticket struct {
 	budget  *Budget
 	network *network
+	wants   int64         // units that it waits for
+	ready   chan struct{} // closed when it has them; nil: it had them at once
 
 	// Budget.mu guards the fields below.
 	state   state
 	units   int64
-	deep    int64 // of these, from Options.Growth
 	evict   func()
-	since   time.Time        // blocked since
-	blocked [2]*list.Element // in Budget.blocked and network.blocked; nil: cannot be evicted
+	since   time.Time     // blocked since
+	blocked *list.Element // in network.blocked; nil: cannot be evicted
 }
 
 type state int
@@ -29,73 +30,64 @@ const (
 	returned
 )
 
+func (t *Ticket) grant() {
+	t.state = held
+	t.resize(t.wants)
+}
+
 // Return gives the ticket back. It does nothing if the ticket is nil or was returned.
 func (t *Ticket) Return() {
 	if t == nil {
 		return
 	}
-	b, one := t.budget, t.network
-	b.mu.Lock()
-	defer b.unlock()
-	if t.state == returned {
-		return
-	}
-	b.unblock(t)
-	t.resize(0)
-	t.state = returned
-	one.tickets--
-	if one.tickets == 0 {
-		delete(b.networks, one.name)
-	}
-}
-
-// Shrink gives back all but n units. A smaller ticket stays as it is.
-func (t *Ticket) Shrink(n int64) {
 	t.budget.mu.Lock()
 	defer t.budget.unlock()
-	if n >= 0 && n < t.units {
-		t.resize(n)
+	if t.state != returned {
+		t.end()
 	}
 }
 
-// Grow makes the ticket n units large, and waits for that like Take. Meanwhile the ticket still counts.
-func (t *Ticket) Grow(ctx context.Context, n int64) error {
-	more := n - t.Units()
-	switch {
-	case n > t.budget.Size:
-		return ErrNever
-	case !t.Busy():
-		return ErrFull
-	case more <= 0:
-		return nil
+func (t *Ticket) end() {
+	t.unblock()
+	t.resize(0)
+	t.state = returned
+	if t.network.tickets--; t.network.tickets == 0 {
+		delete(t.budget.networks, t.network.name)
 	}
-	err := t.budget.take(ctx, t, more)
-	if err == nil && t.Units() < n { // evicted or returned meanwhile
-		err = ErrFull
-	}
-	return err
 }
 
-// TryGrow is like Grow but does not wait (see Try). It reports whether the ticket is n units large.
-func (t *Ticket) TryGrow(n int64) bool { return t.Grow(ended, n) == nil }
+// Resize makes the ticket n units large, and reports whether it is. It does not wait: a ticket that
+// would have to stays as it is.
+func (t *Ticket) Resize(n int64) bool {
+	if t == nil {
+		return n <= 0
+	}
+	b := t.budget
+	b.mu.Lock()
+	defer b.unlock()
+	if more := n - t.units; n < 0 || more > 0 && (t.state != held || b.turns.Len() > 0 || more > b.Size-b.used) {
+		return false
+	}
+	t.resize(n)
+	return true
+}
 
-// resize makes the ticket n units large.
 func (t *Ticket) resize(n int64) {
-	b, more := t.budget, n-t.units
-	b.used += more
-	if t.state == evicted {
-		b.leaving += more
-	} else {
-		t.network.hold(b, more)
-	}
-	deep := min(t.deep, max(0, -more)) // what is given back is first given back to Growth
-	t.deep -= deep
-	b.deep -= deep
+	more := n - t.units
 	t.units = n
+	t.budget.used += more
+	if t.state == evicted {
+		t.budget.leaving += more
+	} else {
+		t.network.held += more
+	}
 }
 
 // Units returns the size of the ticket; 0: returned.
 func (t *Ticket) Units() int64 {
+	if t == nil {
+		return 0
+	}
 	t.budget.mu.Lock()
 	defer t.budget.mu.Unlock()
 	return t.units
@@ -103,27 +95,44 @@ func (t *Ticket) Units() int64 {
 
 // Evictable says that the holder waits for its client until it calls Busy. Meanwhile the ticket may be
 // evicted: then `evict` is called once. It MUST return at once and end the wait, for example by
-// closing the connection, and the holder MUST then return the ticket. Evictable returns false if
-// the ticket is evicted or returned. Calling it again counts as a new wait.
-func (t *Ticket) Evictable(evict func()) bool {
-	b := t.budget
-	b.mu.Lock()
-	defer b.unlock()
-	if t.state != held {
-		return false
+// closing the connection, and the holder MUST then return the ticket. Calling Evictable again changes nothing.
+func (t *Ticket) Evictable(evict func()) {
+	if t == nil {
+		return
 	}
-	b.block(t, evict)
-	return true
+	t.budget.mu.Lock()
+	defer t.budget.unlock()
+	if t.state == held && t.blocked == nil {
+		t.evict, t.since = evict, time.Now()
+		t.blocked = t.network.blocked.PushBack(t)
+	}
 }
 
 // Busy ends Evictable. It returns false if the ticket was evicted or returned.
 func (t *Ticket) Busy() bool {
-	b := t.budget
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if t.state != held {
-		return false
+	if t == nil {
+		return true
 	}
-	b.unblock(t)
-	return true
+	t.budget.mu.Lock()
+	defer t.budget.mu.Unlock()
+	t.unblock()
+	return t.state == held
+}
+
+func (t *Ticket) unblock() {
+	if t.blocked != nil {
+		t.network.blocked.Remove(t.blocked)
+		t.evict, t.blocked = nil, nil
+	}
+}
+
+// A client has patience, and the time in which it takes or sends the bytes of its ticket at pace.
+const (
+	patience = time.Second
+	pace     = 8 << 20 // bytes a second
+)
+
+// late reports whether the holder has been blocked for longer than its client needs.
+func (t *Ticket) late() bool {
+	return time.Since(t.since) >= patience+time.Duration(t.units)*time.Second/pace
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -34,12 +33,11 @@ type Port struct {
 
 	MaxConnections int                   // see web.Listener; 0: not bounded
 	Proxies        func(netip.Addr) bool // reports whether an address is a proxy; may be nil
-	Budget         *budget.Process       // grants turns at the CPU to parse headers; may be nil
 }
 
 func (p Port) listener(l net.Listener, repeats *telemetry.Repeats) net.Listener {
 	refused := problem.New(problem.Overloaded, "this port has reached its limit of connections, in total or from your address; close those that you do not use and try again in a few seconds").WithRetryAfter(2)
-	return web.NewListener(l, p.Server, p.MaxConnections, p.Budget, p.Proxies, func(conn net.Conn) {
+	return web.NewListener(l, p.Server, p.MaxConnections, p.Proxies, func(conn net.Conn) {
 		_ = web.Refuse(conn, refused)
 		repeats.Log(context.Background(), slog.LevelWarn, "connections refused", p.Name, "", "most", p.MaxConnections)
 	})

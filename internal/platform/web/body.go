@@ -20,7 +20,8 @@ const (
 // connection. For a larger one, ReadAll first takes a ticket for the call in the request's context.
 // The errors are problem.Errors.
 func ReadAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	b := bodyReader{r: r, conn: connOf(r.Context()), call: budget.From(r.Context()), control: http.NewResponseController(w), began: time.Now()}
+	b := bodyReader{body: r.Body, control: http.NewResponseController(w), until: time.Now().Add(timelimits.Body)}
+	conn, call := connOf(r.Context()), budget.From(r.Context())
 	size := r.ContentLength
 	switch {
 	case size == 0:
@@ -33,21 +34,24 @@ func ReadAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error
 	}
 	var all bytes.Buffer
 	all.Grow(int(min(size, budget.SmallBody)) + bytes.MinRead) // without, ReadFrom would enlarge it once more at the end
+	conn.waits()
 	_, err := all.ReadFrom(io.LimitReader(&b, budget.SmallBody))
+	conn.busy()
 	if err == nil && all.Len() == budget.SmallBody && size > budget.SmallBody {
-		b.conn.busy()
-		if err := b.call.Hold(r.Context(), size+budget.SmallCall); err != nil {
+		if err := call.Hold(r.Context(), size+budget.SmallCall); err != nil {
 			b.extend(time.Second) // so that net/http can read the rest, and the client gets the answer
 			return nil, err
 		}
 		if r.ContentLength > 0 {
 			all.Grow(int(size) - all.Len() + bytes.MinRead)
 		}
+		conn.waits()
+		call.Blocked(func() { b.extend(-time.Second) })
 		_, err = all.ReadFrom(io.LimitReader(&b, size-int64(all.Len())))
+		conn.busy()
 	}
-	b.conn.busy()
 	switch {
-	case !b.call.Busy():
+	case !call.Busy():
 		b.extend(time.Second)
 		return nil, problem.New(problem.Overloaded, "the body arrived slowly while others waited; send the same request again in a few seconds").WithRetryAfter(2)
 	case int64(all.Len()) > limit:
@@ -63,27 +67,21 @@ func tooLarge(w http.ResponseWriter, limit int64) error {
 	return problem.New(problem.BodyTooLarge, "the body is over %d bytes; send a smaller one", limit)
 }
 
-// bodyReader lets the budget evict the call, or the connection, while it waits for the client.
+// bodyReader bounds the time for each step of a body, and for all.
 type bodyReader struct {
-	r       *http.Request
-	conn    *conn // nil only in tests
-	call    *budget.Call
+	body    io.Reader
 	control *http.ResponseController
-	began   time.Time
+	until   time.Time
 	read    int64
 	end     int64 // up to which a read deadline is set
 }
 
 func (b *bodyReader) Read(p []byte) (int, error) {
 	if b.read >= b.end {
-		b.extend(min(stepTime, timelimits.Body-time.Since(b.began)))
+		b.extend(min(stepTime, time.Until(b.until)))
 		b.end = b.read + step
 	}
-	if !lags(b.began, int(b.read)) {
-		b.conn.waits()
-		b.call.Blocked(func() { b.extend(-time.Second) })
-	}
-	n, err := b.r.Body.Read(p[:min(len(p), step)])
+	n, err := b.body.Read(p[:min(len(p), step)])
 	b.read += int64(n)
 	return n, err
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/timelimits"
-	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 type connKey struct{}
@@ -29,14 +28,11 @@ type conn struct {
 
 	// Only one goroutine at a time uses the fields below: the one that serves the connection, or
 	// net/http's that reads ahead.
-	lines   int            // of the header so far; -1: it has ended
-	text    bool           // the last line so far is not empty
-	turn    *budget.Ticket // to parse the header; nil: none
-	call    *budget.Call   // that is served; without limits between calls
-	party   bool           // the last call was a party's
-	written int            // bytes since the client had taken nearly all
-	began   time.Time      // when these came to more than freeUnsent
-	unsent  *budget.Ticket // of bytes that the client has not taken yet; may be returned already
+	lines   int          // of the header so far; -1: it has ended
+	text    bool         // the last line so far is not empty
+	long    bool         // the header is long, and being parsed (Listener.parsing)
+	call    *budget.Call // that is served; without limits between calls
+	written int          // bytes since the client had taken nearly all
 }
 
 const (
@@ -47,30 +43,26 @@ const (
 
 var errLines = errors.New("too many lines in the header")
 
-// Read waits for a turn at the CPU once some of a header has come, and gives back that of the call
-// before it waits for a body.
+// Read gives back the turn at the CPU before the call waits for its body.
 //
 // It counts the lines of a header: net/http takes about a hundred bytes for each, however short it is,
 // so a header of 16 KiB could take half a megabyte. A header that begins in the read buffer, behind
 // another request, is not counted up to headerStep.
+//
+// Headers of more than headerStep are parsed one at a time: those of many clients would take the CPU from
+// all others.
 func (c *conn) Read(b []byte) (int, error) {
-	if c.lines < 0 {
-		if len(b) > 1 { // not net/http, which waits for a byte while the call is served
-			c.call.Rest()
-		}
-		if len(b) <= readAhead {
-			b = b[:min(len(b), headerStep)]
-		}
-		return c.TCPConn.Read(b)
+	if len(b) <= readAhead {
+		b = b[:min(len(b), headerStep)]
 	}
-	c.rest()
-	n, err := c.TCPConn.Read(b[:min(len(b), headerStep)])
-	if n > 0 {
-		var full error
-		if c.turn, full = c.of.process.Turn(c.network, c.party); full != nil {
-			_ = Refuse(c.TCPConn, problem.From(full))
-			return 0, full
-		}
+	if c.lines < 0 && len(b) > 1 { // not net/http, which waits for a byte while the call is served
+		c.call.Rest()
+	}
+	c.parsed()
+	n, err := c.TCPConn.Read(b)
+	if c.lines >= 0 && n == headerStep {
+		c.of.parsing <- struct{}{}
+		c.long = true
 	}
 	for _, one := range b[:n] {
 		switch {
@@ -91,116 +83,78 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (c *conn) rest() {
-	c.turn.Return()
-	c.turn = nil
-}
-
-// write lets the budget close the connection while the client does not take an answer.
-func (c *conn) write(b []byte) (int, error) {
-	c.written += len(b)
-	if c.written <= freeUnsent {
-		return c.TCPConn.Write(b)
+// parsed lets the next long header be parsed.
+func (c *conn) parsed() {
+	if c.long {
+		<-c.of.parsing
+		c.long = false
 	}
-	if c.written-len(b) <= freeUnsent {
-		c.began = time.Now()
-	}
-	c.call.Rest()
-	sent, err := 0, error(nil)
-	for err == nil && sent < len(b) {
-		if !lags(c.began, c.written-len(b)+sent) {
-			c.waits()
-			c.call.Blocked(c.evict)
-		}
-		n := 0
-		n, err = c.TCPConn.Write(b[sent:min(len(b), sent+step)])
-		sent += n
-	}
-	c.call.Busy()
-	c.busy()
-	return sent, err
-}
-
-// pace is how many bytes a second a client takes or sends, at least on average, while others wait for
-// the memory that its call holds: the call of a slower one counts as blocked although it gets on.
-const pace = 512 << 10
-
-// lags reports whether n bytes since a time are too few.
-func lags(since time.Time, n int) bool {
-	return time.Since(since) > time.Duration(n)*time.Second/pace+time.Millisecond
 }
 
 const (
 	freeUnsent = 16 << 10               // unsent bytes that need no ticket
-	pollUnsent = 100 * time.Millisecond // how often the kernel is asked what is unsent
+	pollUnsent = 100 * time.Millisecond // how often the kernel is asked what is unsent, at least
 )
 
-// Serves says which call a request is, until Sent, and gives it the turn of the header.
-func Serves(r *http.Request, call *budget.Call) {
-	if c := connOf(r.Context()); c != nil {
-		c.call = call
-		call.Adopt(c.turn)
-		c.turn = nil
+// Write replaces the errors of net/http itself. A large answer is written once the call holds what the
+// kernel may keep of it, and Write returns once the client has taken nearly all. Meanwhile the budget may
+// close the connection.
+func (c *conn) Write(b []byte) (int, error) {
+	if p := refusal(b); p != nil {
+		c.parsed() // net/http waits before it closes the connection
+		return len(b), Refuse(c.TCPConn, p)
 	}
-}
-
-// Proxied reports whether a request came through a proxy (see NewListener).
-func Proxied(r *http.Request) bool {
-	c := connOf(r.Context())
-	return c != nil && c.network == ""
-}
-
-// Sent ends the call of a request. If the kernel still holds much of the answer, the connection keeps
-// a ticket for it until the client has taken it. Meanwhile the budget may close the connection.
-func Sent(r *http.Request, call *budget.Call) {
-	defer call.End()
-	c := connOf(r.Context())
-	if c == nil {
-		return
+	if c.written += len(b); c.written <= freeUnsent {
+		return c.TCPConn.Write(b)
 	}
-	c.call, c.party = budget.From(context.Background()), call.IsParty()
-	if c.written <= freeUnsent {
-		return
-	}
-	left := c.left()
-	if left <= freeUnsent {
-		c.written = 0
-		return
-	}
-	c.unsent.Return()
-	unsent, ok := call.Unsent(left)
-	if c.unsent = unsent; !ok {
+	c.call.Rest()
+	if err := c.call.Hold(context.Background(), int64(min(c.written, mostUnsent))); err != nil {
 		c.evict()
-		return
+		return 0, err
 	}
-	unsent.Evictable(c.evict)
-	every(func() bool {
-		left := c.left()
-		if unsent.Shrink(left); left <= freeUnsent {
-			unsent.Return()
-		}
-		return unsent.Units() == 0
-	})
+	c.waits()
+	c.call.Blocked(c.evict)
+	n, err := c.TCPConn.Write(b)
+	c.written = c.drain(freeUnsent)
+	return n, err
 }
 
-// every calls a function each pollUnsent until it returns true.
-func every(done func() bool) {
-	time.AfterFunc(pollUnsent, func() {
-		if !done() {
-			every(done)
+// drain waits until the client has taken all but n bytes of what was written, or is gone. It returns how
+// many it has not.
+func (c *conn) drain(n int) (left int) {
+	began := time.Now()
+	for pause := time.Millisecond; ; pause = min(2*pause, pollUnsent) {
+		if left = c.left(); left <= n {
+			return left
 		}
-	})
+		if time.Since(began) > timelimits.Write {
+			c.evict()
+		}
+		time.Sleep(pause)
+	}
 }
 
 // left returns how many bytes the kernel holds for the client; 0 if the client is gone.
-func (c *conn) left() int64 {
-	n := 0 // stays so if the connection is closed
+func (c *conn) left() (n int) {
 	control(c, func(fd int) {
 		if info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err == nil && info.State != unix.BPF_TCP_CLOSE {
 			n, _ = unix.IoctlGetInt(fd, unix.TIOCOUTQ)
 		}
 	})
-	return int64(n)
+	return n
+}
+
+// Serves says which call a request is, until `done`, which ends the call.
+func Serves(r *http.Request, call *budget.Call) (done func()) {
+	c := connOf(r.Context())
+	if c == nil {
+		return call.End
+	}
+	c.call = call
+	return func() {
+		c.call = budget.From(context.Background())
+		call.End()
+	}
 }
 
 // Close closes the connection once the client has taken all or is gone, at most timelimits.Write later.
@@ -212,14 +166,10 @@ func (c *conn) Close() error {
 		return c.TCPConn.Close()
 	}
 	c.waits()
-	began := time.Now()
-	every(func() bool {
-		done := c.left() == 0 || time.Since(began) > timelimits.Write
-		if done {
-			c.evict()
-		}
-		return done
-	})
+	go func() {
+		c.drain(0)
+		c.evict()
+	}()
 	_ = c.SetReadDeadline(time.Now()) // a Read ends, as after any Close
 	return c.CloseWrite()
 }
@@ -231,6 +181,12 @@ func (c *conn) waits() {
 	}
 }
 
+func (c *conn) busy() {
+	if c != nil {
+		c.ticket.Busy()
+	}
+}
+
 // evict closes the connection at once, and lets the kernel forget what is unsent, if that is much.
 func (c *conn) evict() {
 	if c.left() > freeUnsent {
@@ -238,19 +194,4 @@ func (c *conn) evict() {
 	}
 	_ = c.TCPConn.Close()
 	c.ticket.Return()
-}
-
-func (c *conn) busy() {
-	if c != nil {
-		c.ticket.Busy()
-	}
-}
-
-func (c *conn) Write(b []byte) (int, error) {
-	p := refusal(b)
-	if p == nil {
-		return c.write(b)
-	}
-	c.rest() // net/http waits before it closes the connection
-	return len(b), Refuse(c.TCPConn, p)
 }

@@ -18,6 +18,7 @@ import (
 const (
 	// Bytes of a socket; the kernel doubles them.
 	sendBuffer    = 128 << 10
+	mostUnsent    = 2 * sendBuffer
 	receiveBuffer = 64 << 10         // a smaller one stalls uploads for 40 ms and more at a time, even if it grows later
 	unackedTime   = 20 * time.Second // after which the kernel closes a connection whose client takes nothing
 )
@@ -34,15 +35,14 @@ type Listener struct {
 	net.Listener
 	proxy   func(netip.Addr) bool
 	refused func(net.Conn)
-	open    *budget.Budget  // of connections
-	process *budget.Process // grants turns at the CPU to parse headers; may be nil
+	open    *budget.Budget // of connections
+	parsing chan struct{}  // holds one while a long header is parsed
 }
 
 // NewListener returns a Listener for the server, whose ConnState and ConnContext it sets. If most is 0,
-// connections are not bounded. `process` grants turns at the CPU to parse headers, and may be nil.
-// `proxy` reports whether an address is a proxy, which has no bound of its own; it may be nil.
+// connections are not bounded. `proxy` reports whether an address is a proxy, which has no bound of its own; it may be nil.
 // `refused` answers a connection before it is closed, and MUST NOT block.
-func NewListener(l net.Listener, server *http.Server, most int, process *budget.Process, proxy func(netip.Addr) bool, refused func(net.Conn)) *Listener {
+func NewListener(l net.Listener, server *http.Server, most int, proxy func(netip.Addr) bool, refused func(net.Conn)) *Listener {
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
 	server.ConnState = func(c net.Conn, state http.ConnState) {
 		one, ok := c.(*conn)
@@ -51,20 +51,21 @@ func NewListener(l net.Listener, server *http.Server, most int, process *budget.
 		}
 		switch state {
 		case http.StateActive:
+			one.parsed()
 			one.lines = -1 // also if the header came behind another request: what is read now is no header
 			one.busy()
 		case http.StateIdle:
 			one.lines, one.text = 0, false
 			one.waits()
 		case http.StateClosed:
-			one.rest()
+			one.parsed()
 		}
 	}
 	if most <= 0 {
 		most = math.MaxInt
 	}
 	open := budget.New(budget.Options{Size: int64(most), Bound: max(1, int64(most)/16)})
-	return &Listener{Listener: l, proxy: proxy, refused: refused, process: process, open: open}
+	return &Listener{Listener: l, proxy: proxy, refused: refused, open: open, parsing: make(chan struct{}, 1)}
 }
 
 // Accept implements net.Listener. It changes only TCP connections.

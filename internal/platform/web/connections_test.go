@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"runtime"
 	"strconv"
 	"strings"
@@ -28,20 +27,12 @@ import (
 // serve serves a handler with at most `most` connections.
 func serve(t *testing.T, most int, handler http.HandlerFunc) (address string, open *budget.Budget) {
 	t.Helper()
-	return serveWith(t, most, nil, handler)
-}
-
-const proxyHost = 250 // the last byte of the proxy's address
-
-func serveWith(t *testing.T, most int, p *budget.Process, handler http.HandlerFunc) (address string, open *budget.Budget) {
-	t.Helper()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := &http.Server{Handler: handler, MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0)}
-	proxy := func(from netip.Addr) bool { return from == netip.AddrFrom4([4]byte{127, 0, 0, proxyHost}) }
-	l := NewListener(inner, server, most, p, proxy, func(c net.Conn) { _ = Refuse(c, problem.New(problem.Overloaded, "full")) })
+	l := NewListener(inner, server, most, nil, func(c net.Conn) { _ = Refuse(c, problem.New(problem.Overloaded, "full")) })
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return inner.Addr().String(), l.open
@@ -72,19 +63,6 @@ func held(t *testing.T, b *budget.Budget, want int64) {
 		}
 		if time.Now().After(until) {
 			t.Fatalf("%d are held, want %d", n, want)
-		}
-	}
-}
-
-func TestConnectionsOfProxiesAreKnown(t *testing.T) {
-	address, _ := serve(t, 0, func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, Proxied(r)) })
-	for host, want := range map[byte]string{1: "false", proxyHost: "true"} {
-		r, err := http.ReadResponse(bufio.NewReader(dial(t, address, host, get)), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if body, _ := io.ReadAll(r.Body); string(body) != want {
-			t.Errorf("a request from 127.0.0.%d came through a proxy: %s, want %s", host, body, want)
 		}
 	}
 }
@@ -182,73 +160,77 @@ func process(t *testing.T) *budget.Process {
 	return p
 }
 
-// An answer that the client does not read keeps its ticket and its connection until the client has taken it, also if the server has
-// closed the connection.
+// An answer that the client does not read keeps its ticket and its connection until the client has taken it.
 func TestUnreadAnswersAreCounted(t *testing.T) {
-	for _, closes := range []bool{false, true} {
-		p := process(t)
-		ended := make(chan struct{})
-		address, open := serve(t, 10, func(w http.ResponseWriter, r *http.Request) {
-			ctx, call := p.Begin(r.Context(), "192.0.2.1")
-			r = r.WithContext(ctx)
-			Serves(r, call)
-			defer close(ended)
-			defer Sent(r, call)
-			if closes {
-				w.Header().Set("Connection", "close")
-			}
-			w.Header().Set("Content-Length", fmt.Sprint(100<<10))
-			_, _ = w.Write(make([]byte, 100<<10))
-		})
-		c := dialSmall(t, address, 2, get)
-		<-ended
-		for until := time.Now().Add(3 * pollUnsent); time.Now().Before(until); time.Sleep(time.Millisecond) {
-			if _, n := p.Held(); n < freeUnsent {
-				t.Fatalf("closes %t: %d bytes are held for an unread answer", closes, n)
-			}
-		}
-		held(t, open, 1)
-		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n, err := io.Copy(io.Discard, answer.Body); n != 100<<10 || err != nil {
-			t.Errorf("closes %t: read %d bytes: %v", closes, n, err)
-		}
-		n := int64(1)
-		for until := time.Now().Add(10 * time.Second); n > 0 && time.Now().Before(until); _, n = p.Held() {
-			time.Sleep(time.Millisecond)
-		}
-		if n > 0 {
-			t.Errorf("closes %t: %d bytes are held after the client has read all", closes, n)
-		}
-		if !closes {
-			c.Close()
-		}
-		held(t, open, 0)
+	p := process(t)
+	writing := make(chan struct{})
+	address, open := serve(t, 10, func(w http.ResponseWriter, r *http.Request) {
+		ctx, call := p.Begin(r.Context(), "192.0.2.1")
+		defer Serves(r.WithContext(ctx), call)()
+		w.Header().Set("Content-Length", fmt.Sprint(100<<10))
+		close(writing)
+		_, _ = w.Write(make([]byte, 100<<10)) // less than the kernel keeps
+	})
+	c := dialSmall(t, address, 2, get)
+	<-writing
+	time.Sleep(3 * pollUnsent)
+	if _, n := p.Held(); n < 100<<10 {
+		t.Errorf("%d bytes are held for an unread answer", n)
 	}
+	held(t, open, 1)
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(io.Discard, answer.Body); n != 100<<10 || err != nil {
+		t.Errorf("read %d bytes: %v", n, err)
+	}
+	for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if _, n := p.Held(); n == 0 {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatal("bytes are held after the client has read all")
+		}
+	}
+	c.Close()
+	held(t, open, 0)
 }
 
-// A connection that the server closes makes room for a new one, whose client does take its answer.
+// A connection whose client does not take the answer makes room for a new one, also once the server has closed it: then
+// it counts until the client has taken the answer.
 func TestClosingConnectionsMakeRoom(t *testing.T) {
-	const most = 4
-	closing := make(chan struct{}, most)
-	address, open := serve(t, most, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/large" {
-			w.Header().Set("Connection", "close")
-			_, _ = w.Write(make([]byte, 100<<10))
-			closing <- struct{}{}
-		}
-	})
-	for i := range most {
-		dialSmall(t, address, byte(10+i), "GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
-		<-closing
-	}
-	held(t, open, most)
-	for until := time.Now().Add(10 * time.Second); status(dial(t, address, 2, get)) != 200; {
-		if time.Now().After(until) {
-			t.Fatal("a new client is refused beside closing connections")
-		}
+	for _, n := range []int{12 << 10, 100 << 10} { // the server closes after the first, and not before the client has taken the second
+		t.Run(fmt.Sprint(n, " bytes"), func(t *testing.T) {
+			const most = 4
+			answering := make(chan struct{}, most)
+			address, open := serve(t, most, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/large" {
+					w.Header().Set("Connection", "close")
+					answering <- struct{}{}
+					_, _ = w.Write(make([]byte, n))
+				}
+			})
+			var clients []net.Conn
+			for i := range most {
+				clients = append(clients, dialSmall(t, address, byte(10+i), "GET /large HTTP/1.1\r\nHost: a\r\n\r\n"))
+				<-answering
+			}
+			time.Sleep(3 * pollUnsent) // until the server has closed them, if it does
+			held(t, open, most)
+			for until := time.Now().Add(10 * time.Second); status(dial(t, address, 2, get)) != 200; {
+				if time.Now().After(until) {
+					t.Fatal("a new client is refused beside closing connections")
+				}
+			}
+			if n <= freeUnsent {
+				for _, c := range clients[1:] {
+					if got, err := io.ReadAll(c); err != nil || len(got) < n {
+						t.Errorf("a client that takes its answer late: %d of %d bytes, %v", len(got), n, err)
+					}
+				}
+			}
+		})
 	}
 }
 
@@ -276,25 +258,24 @@ func TestSlowClientsGiveWay(t *testing.T) {
 			p := process(t)
 			const one = 16 << 20 // within the share of a network
 			var calls []*budget.Call
+			var contexts []context.Context
 			for {
 				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-				_, call := p.Begin(ctx, fmt.Sprint("slow ", len(calls)))
+				begun, call := p.Begin(t.Context(), fmt.Sprint("slow ", len(calls)))
 				err := call.Hold(ctx, one)
 				cancel()
 				if err != nil {
 					break
 				}
-				calls = append(calls, call)
+				calls, contexts = append(calls, call), append(contexts, begun)
 			}
 			serving := make(chan struct{})
 			address, _ := serve(t, 2*len(calls), func(w http.ResponseWriter, r *http.Request) {
 				i, _ := strconv.Atoi(r.URL.Path[1:])
-				Serves(r, calls[i])
-				defer Sent(r, calls[i])
+				defer Serves(r, calls[i])()
 				serving <- struct{}{}
 				if body {
-					b := bodyReader{r: r, conn: connOf(r.Context()), call: calls[i], control: http.NewResponseController(w), began: time.Now()}
-					_, _ = io.Copy(io.Discard, &b)
+					_, _ = ReadAll(w, r.WithContext(contexts[i]), 8<<20)
 				} else {
 					_, _ = w.Write(make([]byte, 8<<20))
 				}
@@ -345,12 +326,11 @@ func TestTurnsAreGivenBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := process(t)
 			logger := slog.New(slog.DiscardHandler)
-			address, _ := serveWith(t, 100, p, Observed(logger, telemetry.NewRepeats(logger), true, func(w *Recorder, r *http.Request) {
+			address, _ := serve(t, 100, Observed(logger, telemetry.NewRepeats(logger), true, func(w *Recorder, r *http.Request) {
 				from, _, _ := net.SplitHostPort(r.RemoteAddr)
 				ctx, call := p.Begin(r.Context(), from)
 				r = r.WithContext(ctx)
-				Serves(r, call)
-				defer Sent(r, call)
+				defer Serves(r, call)()
 				if err := call.Turn(ctx); err != nil && ctx.Err() == nil { // the test has not ended
 					t.Error(err)
 				}
