@@ -2,7 +2,6 @@ package ctl
 
 import (
 	"bytes"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -13,14 +12,11 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/rules/canon"
-	"github.com/fairpact/fairpact/internal/rules/drand"
 	"github.com/fairpact/fairpact/internal/rules/verification"
 )
 
 // All verifiers share the cases in e2e/testdata/bundles. In each case, the member `failed` lists
-// the checks that must fail. The list never contains beacon_signature, because package
-// verification does not make this check. fairpactctl has the check, which must fail in the case
-// beacon-signature. FAIRPACT_URL is empty, so `fairpactctl verify` fetches nothing.
+// the checks that must fail. FAIRPACT_URL is empty, so `fairpactctl verify` fetches nothing.
 func TestVerifyRefusesForgedBundles(t *testing.T) {
 	t.Setenv("FAIRPACT_URL", "")
 	files, err := filepath.Glob("../../e2e/testdata/bundles/*.json")
@@ -70,9 +66,6 @@ func TestVerifyRefusesForgedBundles(t *testing.T) {
 		report, failed := r.report(t)
 		beaconChecked := strings.Contains(r.out, `"beacon_signature"`)
 		want, name := c.Failed, strings.TrimSuffix(filepath.Base(file), ".json")
-		if name == "beacon-signature" {
-			want = append(want, "beacon_signature")
-		}
 		code := ExitOK
 		if len(want) > 0 {
 			code = ExitFailed
@@ -147,46 +140,5 @@ func TestInputIsPutIntoABundle(t *testing.T) {
 	}
 	if r := run(t, string(text), "verify", "-", "--pubkey", served.Pubkeys[0]); r.code != ExitOK || strings.Contains(r.out, "own_input") {
 		t.Errorf("verify of the bundle as served: %+v, want no check of the input", r)
-	}
-}
-
-// checkBeacon adds a failed check for a beacon value that the chain did not sign. It uses the
-// pinned key for quicknet, and the key in the bundle for any other chain.
-func TestBeaconSignature(t *testing.T) {
-	t.Parallel()
-	const round, genuine = 12040883, "929906c959032ab363c9f26570d215d66f5c06cb0c44fe508c12bb5839f04ec895bb6868e5b9ff13ab289bdb5266b394"
-	quicknet := drand.Quicknet()
-	key, unknown, bad := hex.EncodeToString(quicknet.PublicKey), strings.Repeat("0", 64), strings.Repeat("0", 192)
-	chain := func(key string) map[string]any {
-		return map[string]any{"public_key": key, "period": int64(3), "genesis_time": int64(1692803367)}
-	}
-	for name, row := range map[string]struct {
-		hash      string
-		round     int64
-		signature string
-		bundle    map[string]any // the bundle's `beacon` member; nil if the bundle has none
-		want      string         // the result of the check: OK or FAIL; "" if no check is added
-	}{
-		"quicknet":                         {quicknet.Hash, round, genuine, nil, "OK"},
-		"quicknet in a bundle":             {quicknet.Hash, round, genuine, chain(key), "OK"},
-		"quicknet under another key":       {quicknet.Hash, round, genuine, chain(bad), "FAIL"},
-		"another round":                    {quicknet.Hash, round + 1, genuine, nil, "FAIL"},
-		"another round in a bundle":        {quicknet.Hash, round + 1, genuine, chain(key), "FAIL"},
-		"another signature":                {quicknet.Hash, round, strings.Replace(genuine, "9299", "9298", 1), nil, "FAIL"},
-		"a short signature":                {quicknet.Hash, round, "00", nil, "FAIL"},
-		"an unknown chain":                 {unknown, round, genuine, chain(key), "OK"},
-		"an unknown chain under a bad key": {unknown, round, genuine, chain(bad), "FAIL"},
-		"an unknown chain, another round":  {unknown, round + 1, genuine, chain(key), "FAIL"},
-		"an unknown chain without a key":   {unknown, round, genuine, nil, ""},
-	} {
-		report, got := verification.Report{Valid: true}, ""
-		checkBeacon(&report, map[string]any{"algorithm": "random.v1", "outcome": "COMPUTED", "result": map[string]any{
-			"beacon": map[string]any{"chain_hash": row.hash, "round": row.round, "signature": row.signature}}}, row.bundle)
-		for _, check := range report.Checks {
-			got = map[bool]string{true: "OK", false: "FAIL"}[check.OK]
-		}
-		if got != row.want || report.Valid != (got != "FAIL") {
-			t.Errorf("%s: the check is %q, want %q: %+v", name, got, row.want, report.Checks)
-		}
 	}
 }

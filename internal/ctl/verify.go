@@ -2,17 +2,12 @@ package ctl
 
 import (
 	"context"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
-	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
-	"github.com/fairpact/fairpact/internal/rules/certificate"
-	"github.com/fairpact/fairpact/internal/rules/drand"
 	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/rules/verification"
 )
@@ -50,15 +45,6 @@ func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
 	return t.verdict(report)
 }
 
-// verifyBundle makes the checks of a bundle, including the beacon's signature.
-func verifyBundle(bundle any, trust verification.Trust) verification.Report {
-	report := verification.VerifyBundle(bundle, trust)
-	members, _ := bundle.(map[string]any)
-	chain, _ := members["beacon"].(map[string]any)
-	checkBeacon(&report, members["certificate"], chain)
-	return report
-}
-
 func (v verifyCommand) bundle(ctx context.Context, t *terminal, bundle map[string]any) (r verification.Report, err error) {
 	if v.TreeHead+v.Params != "" {
 		return r, errors.New("--tree-head and --params do not apply to a bundle, which holds both: leave them out")
@@ -77,7 +63,7 @@ func (v verifyCommand) bundle(ctx context.Context, t *terminal, bundle map[strin
 	if trust.Openings, trust.Parties, err = v.known(t); err != nil {
 		return r, err
 	}
-	return verifyBundle(bundle, trust), nil
+	return verification.VerifyBundle(bundle, trust), nil
 }
 
 func (v verifyCommand) alone(ctx context.Context, t *terminal, cert any) (r verification.Report, err error) {
@@ -94,9 +80,8 @@ func (v verifyCommand) alone(ctx context.Context, t *terminal, cert any) (r veri
 	if err != nil {
 		return r, err
 	}
-	r = verification.Verify(e)
-	checkBeacon(&r, cert, nil)
-	return r, nil
+	e.Beacon = true
+	return verification.Verify(e), nil
 }
 
 func (v verifyCommand) known(t *terminal) (known verification.Openings, keys map[int]string, err error) {
@@ -133,54 +118,6 @@ func (t *terminal) opening(path string) (o verification.Opening, err error) {
 		return o, fmt.Errorf("%s: not the opening of a party: give a file with the members deal_id, party, input and salt", path)
 	}
 	return verification.Opening{DealID: id, Party: int(party), Input: input, Salt: salt}, nil
-}
-
-// checkBeacon adds a check of the beacon's signature to the report: under the pinned key of drand
-// quicknet, or for another chain under the key in `given`, the bundle's member `beacon`. It adds
-// nothing if the evidence is malformed, has no draw, or the key is not known.
-func checkBeacon(report *verification.Report, cert any, given map[string]any) {
-	for _, check := range report.Checks {
-		if (check.Name == verification.Shape || check.Name == verification.BundleShape) && !check.OK {
-			return
-		}
-	}
-	var c struct {
-		Algorithm, Outcome string
-		Result             struct{ Beacon algorithm.Beacon }
-	}
-	if json.Unmarshal(canon.Encode(cert), &c) != nil || c.Outcome != certificate.Computed {
-		return
-	}
-	if a, ok := algorithm.Lookup(c.Algorithm); !ok || !a.NeedsBeacon {
-		return
-	}
-	drawn := c.Result.Beacon
-	chain, name := drand.Quicknet(), "drand quicknet"
-	var err error
-	switch {
-	case drawn.ChainHash == chain.Hash && given != nil && given["public_key"] != hex.EncodeToString(chain.PublicKey):
-		err = errors.New("the beacon key in the bundle is not the key of drand quicknet")
-	case drawn.ChainHash == chain.Hash:
-	case given == nil:
-		return
-	default:
-		key, _ := given["public_key"].(string)
-		period, _ := given["period"].(int64)
-		genesis, _ := given["genesis_time"].(int64)
-		chain, err = drand.ParseChain(drawn.ChainHash, key, period, genesis)
-		name = "the chain of the bundle, checked with the key in the bundle,"
-	}
-	if err == nil {
-		var raw []byte
-		if raw, err = hex.DecodeString(drawn.Signature); err == nil {
-			_, err = chain.Verify(drawn.Round, raw)
-		}
-	}
-	known := ""
-	if err == nil && drawn.ChainHash == drand.Quicknet().Hash {
-		known = name
-	}
-	report.AddBeacon(checked(verification.BeaconSignature, err, "%s signed round %d", name, drawn.Round), known)
 }
 
 // evidence returns the tree head and the keys for a certificate, from files or the deployment.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 	"github.com/fairpact/fairpact/internal/rules/keys"
@@ -27,7 +26,7 @@ const (
 	Closing             = "closing"              // the commitments of the certificate, with the seals of the parties, are a leaf under a checkpoint that a trusted key signed
 	ClosingWitnesses    = "closing_witnesses"    // the policy's quorum cosigned that checkpoint before the round of the seals; checked only with a policy that demands cosignatures
 	BeaconChain         = "beacon_chain"         // the bundle's beacon chain is the one that the result names, and its hash is that of its values if the bundle has them all
-	BeaconSignature     = "beacon_signature"     // the beacon signed its round (see AddBeacon)
+	BeaconSignature     = "beacon_signature"     // the beacon signed its round, under the pinned key of drand quicknet or that of the bundle
 	OwnInput            = "own_input"            // the party's input and salt open its commitment
 	InputPath           = "input_path"           // input_path leads from the party's input and salt to input_root
 )
@@ -101,6 +100,7 @@ func (r *Report) bundle(bundle any, trust Trust) {
 		openings.Lists = append([]any{given}, openings.Lists...)
 	}
 	r.open(openings, params)
+	r.beaconSignature(members["beacon"], c)
 }
 
 func (r *Report) logProof(members map[string]any, c certificate.Certificate, trusted keys.List, policy *checkpoint.Policy) {
@@ -186,28 +186,6 @@ func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, trusted keys.L
 		return "no log of the policy signed the checkpoint", ""
 	}
 	return "a retired key signed the checkpoint, whose size is above the tree_size of that key", ""
-}
-
-func (r *Report) beaconChain(given any, c certificate.Certificate) {
-	beacon, ok := given.(map[string]any)
-	if !ok {
-		return
-	}
-	of, problem := beacon["chain_hash"].(string), ""
-	seed, seeded := beacon["genesis_seed"].(string)
-	id, named := beacon["beacon_id"].(string)
-	if !seeded && !named && of == algorithm.Quicknet {
-		seed, id, seeded = algorithm.QuicknetSeed, algorithm.QuicknetID, true
-	}
-	bound := of == algorithm.ChainHash(beacon["public_key"].(string), beacon["period"].(int64), beacon["genesis_time"].(int64), seed, id)
-	switch {
-	case of != shownBeacon(c.Result).ChainHash:
-		problem = "the bundle has the key of beacon chain " + of + ", but the result was not drawn from that chain"
-	case (seeded || named) && !bound:
-		problem = "the key and the other values of the beacon in the bundle do not hash to its chain_hash"
-	}
-	r.seen.bound = bound
-	r.add(BeaconChain, problem, of)
 }
 
 // ownInput returns the opening in own_input, if it opens the party's commitment, as a list of at most one.

@@ -67,6 +67,9 @@ type Evidence struct {
 
 	// Seat verifies a seat signature; nil: Attestation.Verify does. A certificate can have 10,000 of them.
 	Seat func(certificate.Attestation, certificate.Seat) error
+
+	// Beacon asks for the check BeaconSignature under the key of drand quicknet, which takes milliseconds.
+	Beacon bool
 }
 
 // Verify makes every check that the evidence allows. It does not panic on any input.
@@ -74,6 +77,9 @@ func Verify(e Evidence) Report {
 	r := &Report{Valid: true, seen: seen{issuer: e.Issuer, alone: true}}
 	if r.certificate(e); r.of != nil {
 		r.open(e.Openings, e.Params)
+		if e.Beacon {
+			r.beaconSignature(nil, *r.of)
+		}
 	}
 	r.judge()
 	return *r
@@ -121,14 +127,6 @@ func (r *Report) certificate(e Evidence) {
 		r.add(Draw, drawProblem(a, c.Payload), "recomputed from the beacon value and nonce_digest")
 	}
 	r.seats(c.Payload, e.Parties, e.Seat)
-}
-
-// AddBeacon adds the check of the beacon's signature. chain names the beacon chain, if it is known
-// beforehand and the check passed.
-func (r *Report) AddBeacon(c Check, chain string) {
-	r.Add(c)
-	r.seen.chain = chain
-	r.judge()
 }
 
 // Issuer returns how far the issuer of the certificate is proven.
