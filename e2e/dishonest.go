@@ -32,10 +32,10 @@ var lies = [][3]string{
 	}
 	text, err := s.secrets.DecryptSeal(`},
 	// The seals of a deal whose first party has the label "withheld" are never opened.
-	{"internal/escrow/openseals.go", "	round, key, err := s.sealKey(ctx, d)", `	if d.Labels[0] == "withheld" {
+	{"internal/escrow/openseals.go", "	key, err := s.sealKey(ctx, d)", `	if d.Labels[0] == "withheld" {
 		return problem.New(problem.BeaconNotReady, "a lie")
 	}
-	round, key, err := s.sealKey(ctx, d)`},
+	key, err := s.sealKey(ctx, d)`},
 	// For ten minutes after the deadline, no deal is VOID for a missing commitment, and the time of a late commitment is
 	// the second before the deadline.
 	{"internal/rules/deal/deal.go", "now >= d.CommitDeadline {\n\t\t\treturn VoidCommits", "now >= d.CommitDeadline+600 {\n\t\t\treturn VoidCommits"},

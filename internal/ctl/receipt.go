@@ -129,18 +129,7 @@ func (p *proven) open(chain drand.Chain, seal, signature string) error {
 	if err != nil {
 		return err
 	}
-	sealed, err := timelock.Check(chain, seal, p.Round, len(seal))
-	if err != nil {
-		return err
-	}
-	plaintext, err := sealed.Open(key)
-	if err != nil {
-		return err
-	}
-	opening, err := timelock.ParseOpening(plaintext)
-	if err == nil {
-		_, _, err = opening.Reveal(p.DealID, p.Party, p.Commitment)
-	}
+	opening, _, _, err := key.Reveal(seal, p.DealID, p.Party, p.Commitment)
 	p.Input, p.Salt = opening.Input, opening.Salt
 	return err
 }

@@ -236,6 +236,11 @@ func (d *settlement) add(o timelock.Opening) error {
 	if _, _, err := o.Reveal(d.DealID, o.Party, d.Seals[o.Party].Commitment); err != nil {
 		return err
 	}
+	return d.take(o)
+}
+
+// take stores the input of an opening that opens its party's commitment.
+func (d *settlement) take(o timelock.Opening) error {
 	if err := d.algorithm.CheckInput(d.labels, d.params, o.Input, d.algorithm.MaxInput); err != nil {
 		return fmt.Errorf("the input of party %d does not fit the algorithm: %w", o.Party, err)
 	}
@@ -256,20 +261,9 @@ func (d *settlement) open(signature []byte) error {
 		if one.Seal == nil {
 			return fmt.Errorf("the file has no seal of party %d: give its opening with --opening FILE", i)
 		}
-		sealed, err := timelock.Check(d.chain, *one.Seal, d.round, len(*one.Seal))
-		var plaintext []byte
+		o, _, _, err := key.Reveal(*one.Seal, d.DealID, int64(i), one.Commitment)
 		if err == nil {
-			plaintext, err = sealed.Open(key)
-		}
-		var o timelock.Opening
-		if err == nil {
-			o, err = timelock.ParseOpening(plaintext)
-		}
-		if err == nil && o.Party != int64(i) {
-			err = errors.New("it is of another party")
-		}
-		if err == nil {
-			err = d.add(o)
+			err = d.take(o)
 		}
 		if err != nil {
 			return fmt.Errorf("the seal of party %d does not open to its commitment: %w. If the party revealed by hand, give its opening with --opening FILE", i, err)

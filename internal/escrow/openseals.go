@@ -52,7 +52,7 @@ func (s *Service) openSeals(ctx context.Context, d *Deal) error {
 }
 
 func (s *Service) openBatch(ctx context.Context, d *Deal) error {
-	round, key, err := s.sealKey(ctx, d)
+	key, err := s.sealKey(ctx, d)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (s *Service) openBatch(ctx context.Context, d *Deal) error {
 	each(len(seals), func(i int) error {
 		opening <- struct{}{}
 		defer func() { <-opening }()
-		opened[i] = s.open(d, round, key, seals[i])
+		opened[i] = s.open(d, key, seals[i])
 		return nil
 	})
 	var reveals, rejections []store.Act
@@ -108,16 +108,17 @@ func (s *Service) openBatch(ctx context.Context, d *Deal) error {
 
 // sealKey returns the key of the deal's seals: the verified signature of their round. After a failure, it
 // asks no relay for a few seconds, because every call that meets the deal comes here.
-func (s *Service) sealKey(ctx context.Context, d *Deal) (round int64, key timelock.Key, err error) {
-	if round, err = s.sealRound(&d.Terms); err != nil {
-		return 0, key, problem.New(problem.BeaconUnavailable, "the seals of this deal cannot be opened: %s; tell the operator of this deployment", err)
+func (s *Service) sealKey(ctx context.Context, d *Deal) (key timelock.Key, err error) {
+	round, err := s.sealRound(&d.Terms)
+	if err != nil {
+		return key, problem.New(problem.BeaconUnavailable, "the seals of this deal cannot be opened: %s; tell the operator of this deployment", err)
 	}
 	chain, now := s.beacon.Chain(), time.Now().Unix()
 	if last := s.lastRound.Load(); last != nil && last.chain == chain.Hash && last.round == round {
-		return round, last.key, nil
+		return last.key, nil
 	}
 	if now < d.roundAgain.Load() {
-		return 0, key, problem.New(problem.BeaconNotReady, "beacon round %d, which opens the seals, is not published yet; call again in a few seconds", round).WithRetryAfter(roundPause)
+		return key, problem.New(problem.BeaconNotReady, "beacon round %d, which opens the seals, is not published yet; call again in a few seconds", round).WithRetryAfter(roundPause)
 	}
 	ctx, cancel := context.WithTimeout(ctx, roundWait)
 	defer cancel()
@@ -126,7 +127,7 @@ func (s *Service) sealKey(ctx context.Context, d *Deal) (round int64, key timelo
 		if !errors.Is(err, beacon.ErrBusy) { // says nothing about the round
 			d.roundAgain.Store(now + roundPause)
 		}
-		return 0, key, err
+		return key, err
 	}
 	signature, err := hex.DecodeString(published.Signature)
 	if err == nil {
@@ -135,7 +136,7 @@ func (s *Service) sealKey(ctx context.Context, d *Deal) (round int64, key timelo
 	if err == nil {
 		s.lastRound.Store(&roundKey{chain.Hash, round, key})
 	}
-	return round, key, err
+	return key, err
 }
 
 // roundKey is the key of a round, whose signature has been verified: many deals have seals for the same round.
@@ -152,26 +153,17 @@ type openedSeal struct {
 	err     error
 }
 
-func (s *Service) open(d *Deal, round int64, key timelock.Key, pending store.PendingSeal) openedSeal {
+func (s *Service) open(d *Deal, key timelock.Key, pending store.PendingSeal) openedSeal {
 	text, err := s.secrets.DecryptSeal(d.DealID, pending.Party, pending.Sealed)
 	if err != nil {
 		inputsLost.Inc()
 		return openedSeal{err: problem.New(problem.Unavailable, "this service cannot read a stored seal of the deal at present, and the operator of this deployment is alerted; send the same request again later").
 			WithRetryAfter(60).WithCause(fmt.Errorf("%w: %w", errInputLost, err))}
 	}
-	sealed, err := timelock.Check(s.beacon.Chain(), string(text), round, len(text))
-	if err != nil { // the check at the commitment passed, so the beacon of the deployment has changed since: no party is at fault
-		return openedSeal{err: problem.New(problem.BeaconUnavailable, "a seal of this deal is not for the beacon that this deployment uses: %s; tell the operator of this deployment", err)}
+	opening, input, salt, err := key.Reveal(string(text), d.DealID, int64(pending.Party), store.CommitmentText(pending.Commitment))
+	if errors.Is(err, timelock.ErrSeal) { // the check at the commitment passed, so the beacon of the deployment has changed since: no party is at fault
+		err = problem.New(problem.BeaconUnavailable, "a seal of this deal is not for the beacon that this deployment uses: %s; tell the operator of this deployment", err)
 	}
-	plaintext, err := sealed.Open(key)
-	if err != nil {
-		return openedSeal{err: err}
-	}
-	opening, err := timelock.ParseOpening(plaintext)
-	if err != nil {
-		return openedSeal{err: err}
-	}
-	input, salt, err := opening.Reveal(d.DealID, int64(pending.Party), store.CommitmentText(pending.Commitment))
 	if err != nil {
 		return openedSeal{err: err}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 )
 
 // Opening is what a party seals: its reveal, and the seat for which it is. Because it names deal and
@@ -67,4 +68,22 @@ func (o Opening) Reveal(dealID string, party int64, commitment string) (input, s
 		return nil, nil, fmt.Errorf("%w: its input and salt have another hash", ErrOpening)
 	}
 	return input, salt, nil
+}
+
+// Reveal opens a party's seal for the round of the key. It returns the opening with its canonical input and
+// its salt bytes, if it opens the commitment of the party in the deal. The error wraps ErrSeal, ErrNotOpened
+// or ErrOpening.
+func (k Key) Reveal(seal, dealID string, party int64, commitment string) (o Opening, input, salt []byte, err error) {
+	sealed, err := Check(drand.Chain{Hash: k.chain}, seal, k.round, len(seal))
+	if err != nil {
+		return o, nil, nil, err
+	}
+	plaintext, err := sealed.Open(k)
+	if err != nil {
+		return o, nil, nil, err
+	}
+	if o, err = ParseOpening(plaintext); err == nil {
+		input, salt, err = o.Reveal(dealID, party, commitment)
+	}
+	return o, input, salt, err
 }
