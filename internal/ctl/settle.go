@@ -119,7 +119,7 @@ func (c settleCommand) Run(ctx context.Context, t *terminal) error {
 		if err != nil {
 			return err
 		}
-		if err := d.add(timelock.Opening{DealID: o.DealID, Party: int64(o.Party), Input: o.Input, Salt: o.Salt}); err != nil {
+		if err := d.add(o); err != nil {
 			return refusal{fmt.Errorf("%s: %w", path, err)}
 		}
 	}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/keys"
+	"github.com/fairpact/fairpact/internal/rules/timelock"
 	"github.com/fairpact/fairpact/internal/rules/verification"
 )
 
@@ -104,7 +104,7 @@ func (v verifyCommand) known(t *terminal) (known verification.Openings, keys map
 }
 
 // opening reads the opening of one party. The file may hold more members.
-func (t *terminal) opening(path string) (o verification.Opening, err error) {
+func (t *terminal) opening(path string) (o timelock.Opening, err error) {
 	document, err := t.treeWithin(path, inputLevels)
 	if err != nil {
 		return o, err
@@ -114,10 +114,10 @@ func (t *terminal) opening(path string) (o verification.Opening, err error) {
 	party, numbered := members["party"].(int64)
 	input, held := members["input"].(map[string]any)
 	salt, salted := members["salt"].(string)
-	if !named || !numbered || party < 0 || party > math.MaxInt32 || !held || !salted && members["salt"] != nil {
+	if !named || !numbered || party < 0 || !held || !salted && members["salt"] != nil {
 		return o, fmt.Errorf("%s: not the opening of a party: give a file with the members deal_id, party, input and salt", path)
 	}
-	return verification.Opening{DealID: id, Party: int(party), Input: input, Salt: salt}, nil
+	return timelock.Opening{DealID: id, Party: party, Input: input, Salt: salt}, nil
 }
 
 // evidence returns the tree head and the keys for a certificate, from files or the deployment.

@@ -10,6 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 	"github.com/fairpact/fairpact/internal/rules/keys"
+	"github.com/fairpact/fairpact/internal/rules/timelock"
 )
 
 // Names of the checks of a bundle, in report order. The checks of the bundle's certificate
@@ -189,7 +190,7 @@ func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, trusted keys.L
 }
 
 // ownInput returns the opening in own_input, if it opens the party's commitment, as a list of at most one.
-func (r *Report) ownInput(given any, c certificate.Certificate) (opened []Opening) {
+func (r *Report) ownInput(given any, c certificate.Certificate) (opened []timelock.Opening) {
 	own, ok := given.(map[string]any)
 	if !ok {
 		return nil
@@ -211,7 +212,7 @@ func (r *Report) ownInput(given any, c certificate.Certificate) (opened []Openin
 	leaf, open := opens(c.Parties[party].Commitment, input, salt)
 	r.hold(OwnInput, open, fmt.Sprintf("the input and salt do not open the commitment of party %d", party), fmt.Sprintf("of party %d", party))
 	if open {
-		opened = []Opening{{c.DealID, int(party), input, salt}}
+		opened = []timelock.Opening{{DealID: c.DealID, Party: party, Input: input, Salt: salt}}
 	}
 	rows, proven := own["input_path"].([]any)
 	switch {

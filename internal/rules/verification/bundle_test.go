@@ -15,6 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 	"github.com/fairpact/fairpact/internal/rules/keys"
+	"github.com/fairpact/fairpact/internal/rules/timelock"
 	"github.com/fairpact/fairpact/internal/rules/verification"
 )
 
@@ -58,8 +59,8 @@ func (c bundleCase) report(t *testing.T) verification.Report {
 		if err != nil {
 			t.Fatal(err)
 		}
-		trust.Files = append(trust.Files, verification.Opening{
-			DealID: o["deal_id"].(string), Party: int(o["party"].(int64)), Input: o["input"].(map[string]any), Salt: o["salt"].(string),
+		trust.Files = append(trust.Files, timelock.Opening{
+			DealID: o["deal_id"].(string), Party: o["party"].(int64), Input: o["input"].(map[string]any), Salt: o["salt"].(string),
 		})
 	}
 	return verification.VerifyBundle(bundle, trust)

@@ -8,20 +8,13 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
+	"github.com/fairpact/fairpact/internal/rules/timelock"
 )
 
 // Openings are the known inputs and salts of the parties.
 type Openings struct {
-	Lists []any     // arrays of {input, salt}, or null if unknown, for each party in order
-	Files []Opening // of single parties
-}
-
-// Opening is what one party hashed, as the party keeps it.
-type Opening struct {
-	DealID string
-	Party  int
-	Input  map[string]any
-	Salt   string
+	Lists []any              // arrays of {input, salt}, or null if unknown, for each party in order
+	Files []timelock.Opening // of single parties
 }
 
 const fromDeclared = "recomputed from the declared values: every party's acceptance gives this result"
@@ -39,7 +32,7 @@ func (r *Report) open(given Openings, params map[string]any) {
 	// Where every input of a COMPUTED deal is an acceptance, the result follows without openings. A known
 	// input stands for itself: it may be a rejection that the operator hid.
 	accepted := p.Outcome == certificate.Computed && a.Accepted != nil && params != nil
-	if !slices.ContainsFunc(known, func(rows []Opening) bool { return len(rows) > 0 }) {
+	if !slices.ContainsFunc(known, func(rows []timelock.Opening) bool { return len(rows) > 0 }) {
 		if accepted {
 			r.recompute(slices.Repeat([]map[string]any{a.Accepted}, len(known)), params, fromDeclared)
 		}
@@ -93,8 +86,8 @@ func (r *Report) recompute(inputs []map[string]any, params map[string]any, from 
 }
 
 // byParty returns all openings of each party, or what is wrong with them.
-func (o Openings) byParty(p certificate.Payload) (known [][]Opening, problem string) {
-	known = make([][]Opening, len(p.Parties))
+func (o Openings) byParty(p certificate.Payload) (known [][]timelock.Opening, problem string) {
+	known = make([][]timelock.Opening, len(p.Parties))
 	for _, list := range o.Lists {
 		problem := inputsShape(list)
 		rows, _ := list.([]any)
@@ -107,12 +100,12 @@ func (o Openings) byParty(p certificate.Payload) (known [][]Opening, problem str
 		for i, row := range rows {
 			if members, ok := row.(map[string]any); ok {
 				salt, _ := members["salt"].(string)
-				known[i] = append(known[i], Opening{p.DealID, i, members["input"].(map[string]any), salt})
+				known[i] = append(known[i], timelock.Opening{DealID: p.DealID, Party: int64(i), Input: members["input"].(map[string]any), Salt: salt})
 			}
 		}
 	}
 	for _, file := range o.Files {
-		if file.DealID != p.DealID || file.Party < 0 || file.Party >= len(known) {
+		if file.DealID != p.DealID || file.Party < 0 || file.Party >= int64(len(known)) {
 			return nil, fmt.Sprintf("the opening of party %d in deal %.80s does not belong to this deal", file.Party, file.DealID)
 		}
 		known[file.Party] = append(known[file.Party], file)
