@@ -11,25 +11,16 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// The response bodies that the use cases return as they are.
+// Response bodies, and members of them, that the use cases return as they are.
 type (
-	NewKey          = escrow.NewKey          // POST /v1/keys
-	Invite          = escrow.Invite          // a member of Created
-	Revealed        = escrow.Revealed        // POST /v1/deals/{id}/reveal
-	Cancelled       = escrow.Cancelled       // POST /v1/deals/{id}/cancel
-	Declaration     = escrow.Declaration     // GET /v1/deals/{id}/declaration
-	Inputs          = escrow.OpenInputs      // GET /v1/deals/{id}/inputs
-	SealTexts       = escrow.SealTexts       // GET /v1/deals/{id}/seals
-	Disclosed       = escrow.Disclosed       // POST /v1/deals/{id}/disclose
-	Report          = escrow.Verification    // GET /v1/verify/{cert_id}
-	SubmittedReport = escrow.SubmittedReport // POST /v1/verify
-	TreeHead        = translog.TreeHead      // GET /v1/log/tree-head
+	NewKey      = escrow.NewKey       // POST /v1/keys
+	Invite      = escrow.Invite       // a member of Created
+	Revealed    = escrow.Revealed     // POST /v1/deals/{id}/reveal
+	Declaration = escrow.Declaration  // GET /v1/deals/{id}/declaration
+	SealTexts   = escrow.SealTexts    // GET /v1/deals/{id}/seals
+	Report      = escrow.Verification // GET /v1/verify/{cert_id}
+	TreeHead    = translog.TreeHead   // GET /v1/log/tree-head
 )
-
-// Error is the body of every refusal (SPEC 7.1).
-type Error struct {
-	Error string `json:"error"` // `CODE: fix`
-}
 
 // Status is the body of GET /v1/status (SPEC 2.8).
 type Status struct {
