@@ -169,9 +169,7 @@ func (s *Service) eachInput(ctx context.Context, d *Deal, now *store.Snapshot, u
 		}
 		in, err := s.secrets.OpenInput(d.DealID, next, sealed)
 		if err != nil {
-			inputsLost.Inc()
-			return problem.New(problem.Unavailable, "this service cannot open a stored input of the deal at present, and the operator of this deployment is alerted; send the same request again later").
-				WithRetryAfter(60).WithCause(fmt.Errorf("%w: %w", errInputLost, err))
+			return inputLost("open a stored input", err)
 		}
 		next++
 		return do(next-1, in)
@@ -213,6 +211,13 @@ func (s *Service) eachInput(ctx context.Context, d *Deal, now *store.Snapshot, u
 // errInputLost: the server secret that encrypted an input is missing, or the row was changed. Unless
 // an operator adds the secret before the last deadline, the deal becomes EXPIRED.
 var errInputLost = errors.New("input lost")
+
+// inputLost counts an input or a seal that does not decrypt, and returns the error for the caller.
+func inputLost(what string, err error) error {
+	inputsLost.Inc()
+	return problem.New(problem.Unavailable, "this service cannot %s of the deal at present, and the operator of this deployment is alerted; send the same request again later", what).
+		WithRetryAfter(60).WithCause(fmt.Errorf("%w: %w", errInputLost, err))
+}
 
 // certify adds the unsigned certificate to e (SPEC 2.5). `void` is the property that says why the deal
 // is VOID, or "". `inputs` is nil if a party has not revealed.

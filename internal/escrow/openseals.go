@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"runtime"
 	"sync"
 	"time"
@@ -156,9 +155,7 @@ type openedSeal struct {
 func (s *Service) open(d *Deal, key timelock.Key, pending store.PendingSeal) openedSeal {
 	text, err := s.secrets.DecryptSeal(d.DealID, pending.Party, pending.Sealed)
 	if err != nil {
-		inputsLost.Inc()
-		return openedSeal{err: problem.New(problem.Unavailable, "this service cannot read a stored seal of the deal at present, and the operator of this deployment is alerted; send the same request again later").
-			WithRetryAfter(60).WithCause(fmt.Errorf("%w: %w", errInputLost, err))}
+		return openedSeal{err: inputLost("read a stored seal", err)}
 	}
 	opening, input, salt, err := key.Reveal(string(text), d.DealID, int64(pending.Party), store.CommitmentText(pending.Commitment))
 	if errors.Is(err, timelock.ErrSeal) { // the check at the commitment passed, so the beacon of the deployment has changed since: no party is at fault

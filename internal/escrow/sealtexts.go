@@ -74,8 +74,7 @@ func (s *Service) SealTexts(ctx context.Context, a Access) (all SealTexts, err e
 	return all, s.store.EachSeal(ctx, a.deal.DealID, bytes, func(party int, sealed []byte) error {
 		text, err := s.secrets.DecryptSeal(a.deal.DealID, party, sealed)
 		if err != nil {
-			inputsLost.Inc()
-			return problem.New(problem.Unavailable, "this service cannot read a stored seal of the deal at present, and the operator of this deployment is alerted; send the same request again later").WithRetryAfter(60).WithCause(err)
+			return inputLost("read a stored seal", err)
 		}
 		all.Seals[party].Seal = new(string(text))
 		return nil
