@@ -75,9 +75,9 @@ type Client struct {
 
 // NewClient returns a client of a chain. It asks the relays in this order. The caller MUST check
 // them with CheckRelays.
-func NewClient(chain drand.Chain, relays []string, hc *http.Client) *Client {
+func NewClient(chain drand.Chain, relays []string) *Client {
 	known, _ := lru.New[int64, Round](cachedRounds) // fails only for a size below 1
-	c := &Client{chain: chain, http: hc, now: crash.Now, known: known,
+	c := &Client{chain: chain, http: http.DefaultClient, now: crash.Now, known: known,
 		recent: rate.NewLimiter(rate.Every(recentPer), recentBurst), old: rate.NewLimiter(rate.Every(oldPer), oldBurst)}
 	for _, base := range relays {
 		c.relays = append(c.relays, newRelay(base))

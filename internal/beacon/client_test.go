@@ -115,7 +115,8 @@ func clientOf(hosts map[string]http.Handler, names ...string) (*beacon.Client, *
 	for _, name := range names {
 		relays = append(relays, "http://"+name)
 	}
-	client := beacon.NewClient(good.Chain(), relays, &http.Client{Transport: n})
+	client := beacon.NewClient(good.Chain(), relays)
+	client.SetTransport(n)
 	client.SetNow(func() time.Time { return today })
 	return client, n
 }

@@ -1,6 +1,9 @@
 package beacon
 
-import "time"
+import (
+	"net/http"
+	"time"
+)
 
 // The tests are in package beacon_test, because they import devbeacon, which imports beacon.
 const (
@@ -10,3 +13,5 @@ const (
 )
 
 func (c *Client) SetNow(now func() time.Time) { c.now = now }
+
+func (c *Client) SetTransport(t http.RoundTripper) { c.http = &http.Client{Transport: t} }

@@ -6,11 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"time"
 
-	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/drand"
@@ -22,7 +19,7 @@ type receiptCommand struct {
 	File        string   `arg:"" help:"Receipt file that fairpactctl deal join wrote."`
 	Certificate string   `placeholder:"FILE" help:"Certificate or bundle of the deal: check that it does not name the party for an absence."`
 	Pubkey      []string `sep:"," placeholder:"KEY" help:"Key of the deployment that you know. Without it, the key is the one in the receipt file."`
-	Relay       []string `default:"https://api.drand.sh,https://drand.cloudflare.com" placeholder:"URL" help:"Relays of the beacon. No relay is trusted: the round's signature is verified."`
+	relayFlags
 }
 
 // proven is the output of fairpactctl receipt.
@@ -52,10 +49,11 @@ func (c receiptCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return refusal{err}
 	}
-	if err := beacon.CheckRelays(c.Relay); err != nil {
+	relays, err := c.client(chain)
+	if err != nil {
 		return err
 	}
-	round, err := beacon.NewClient(chain, c.Relay, &http.Client{Timeout: 10 * time.Second}).Fetch(ctx, p.Round)
+	round, err := relays.Fetch(ctx, p.Round)
 	if err != nil {
 		return fmt.Errorf("the seal cannot be opened yet: %w", err)
 	}

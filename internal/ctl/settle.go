@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -74,7 +73,18 @@ type settleCommand struct {
 	Opening        []string `placeholder:"FILE" sep:"none" help:"Opening of a party whose seal is missing or does not open; repeatable."`
 	RoundSignature string   `placeholder:"HEX" help:"Signature of the round that opens the seals, instead of --relay."`
 	DrawSignature  string   `placeholder:"HEX" help:"Signature of the round of a random.v1 draw, instead of --relay."`
-	Relay          []string `default:"https://api.drand.sh,https://drand.cloudflare.com" placeholder:"URL" help:"Relays of the beacon. No relay is trusted: each signature is verified."`
+	relayFlags
+}
+
+type relayFlags struct {
+	Relay []string `default:"https://api.drand.sh,https://drand.cloudflare.com" placeholder:"URL" help:"Relays of the beacon. No relay is trusted: each signature is verified."`
+}
+
+func (f relayFlags) client(chain drand.Chain) (*beacon.Client, error) {
+	if err := beacon.CheckRelays(f.Relay); err != nil {
+		return nil, err
+	}
+	return beacon.NewClient(chain, f.Relay), nil
 }
 
 // settled is the output of fairpactctl settle.
@@ -106,10 +116,10 @@ func (c settleCommand) Run(ctx context.Context, t *terminal) error {
 	if err := d.parse(); err != nil {
 		return err
 	}
-	if err := beacon.CheckRelays(c.Relay); err != nil {
+	relays, err := c.client(d.chain)
+	if err != nil {
 		return err
 	}
-	relays := beacon.NewClient(d.chain, c.Relay, &http.Client{Timeout: 10 * time.Second})
 	opens, err := d.signature(ctx, relays, d.round, c.RoundSignature)
 	if err != nil {
 		return err

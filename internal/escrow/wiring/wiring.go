@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -173,7 +172,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 			log.SetSecret(changed[0])
 			return true, nil
 		}})
-	relays := beacon.NewClient(chain, c.BeaconRelays, &http.Client{Timeout: 10 * time.Second})
+	relays := beacon.NewClient(chain, c.BeaconRelays)
 	p.Guard = escrow.NewGuard(p.Store, p.Redis, secrets)
 	p.Escrow = escrow.New(p.Store, secrets, p.Signer, p.Keys, log, relays,
 		escrow.Options{EntropyWindow: c.EntropyWindow, StrictBeacon: c.StrictBeacon, OpenUnits: c.OpenUnits, KeepContents: c.KeepContents, Waits: p.Waits, PublicURL: c.PublicURL, ReadOnly: c.ReadOnly, Development: p.Signer.Development}, logger)
