@@ -206,8 +206,8 @@ func (s *Service) dealMissing(a Access) error {
 }
 
 const (
-	// Declared.Units: one, plus one for each full 100 parties and each full 10 KiB of labels, seat keys
-	// and params.
+	// Declared.Units: one, plus one for each full 100 parties and each full 10 KiB of labels, seat keys,
+	// params, title and message.
 	partiesPerUnit = 100
 	bytesPerUnit   = 10 << 10
 
@@ -250,7 +250,7 @@ func (s *Service) charge(ctx context.Context, p Principal, units int) (done func
 		a.open, a.created, a.counted = open+a.pending, 0, time.Now()
 	}
 	if a.open+units > most {
-		return nil, problem.New(problem.RateLimited, "the open deals of this API key cost %d of at most %d units, and this deal costs %d (one unit, plus one for each %d parties and one for each %d KiB of labels, seat keys and params): wait until open deals end, or cancel open deals in which no other party has committed",
+		return nil, problem.New(problem.RateLimited, "the open deals of this API key cost %d of at most %d units, and this deal costs %d (one unit, plus one for each %d parties and one for each %d KiB of labels, seat keys, params, title and message): wait until open deals end, or cancel open deals in which no other party has committed",
 			a.open, most, units, partiesPerUnit, bytesPerUnit>>10).WithRetryAfter(int64(recountEvery / time.Second))
 	}
 	a.open += units

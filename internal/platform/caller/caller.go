@@ -67,7 +67,7 @@ func (p *Policy) MayCreateDeal(ctx context.Context, key string, units int) error
 	if ok {
 		return nil
 	}
-	return problem.New(problem.RateLimited, "this API key may spend %d units a minute on new deals, and too few are left for this deal, which costs %d. A deal costs 1 unit, plus 1 for each full 100 parties and 1 for each full 10 KiB of labels, seat keys and params. Wait %d s, then send the same request again",
+	return problem.New(problem.RateLimited, "this API key may spend %d units a minute on new deals, and too few are left for this deal, which costs %d. A deal costs 1 unit, plus 1 for each full 100 parties and 1 for each full 10 KiB of labels, seat keys, params, title and message. Wait %d s, then send the same request again",
 		p.UnitsPerMinute, units, wait).WithRetryAfter(int64(wait))
 }
 
@@ -84,7 +84,7 @@ func (p *Policy) MayStore(ctx context.Context, key, address string, bytes int) e
 		{"stored:" + Network(address), "your network", p.NetworkMiB},
 	} {
 		if wait, ok := p.allow(ctx, of.name, of.most<<10, 24*time.Hour, n); !ok {
-			return problem.New(problem.RateLimited, "%s may reserve %d MiB of storage a day for new deals, and too little is left for this deal, which reserves %d KiB: a deal reserves what its params, labels, seat keys, seals, inputs and result can take at most. Wait %d s, then send the same request again. Deals that exist are not affected",
+			return problem.New(problem.RateLimited, "%s may reserve %d MiB of storage a day for new deals, and too little is left for this deal, which reserves %d KiB: a deal reserves what its params, title, message, labels, seat keys, seals, inputs and result can take at most. Wait %d s, then send the same request again. Deals that exist are not affected",
 				of.what, of.most, n, wait).WithRetryAfter(int64(wait))
 		}
 	}
