@@ -132,6 +132,6 @@
 //	guard                                   need one guard outside both
 //
 // A call, batch or round that finds a contradiction fails with ErrInconsistent, so it appends
-// and signs nothing. Log.ProofFailures counts each contradiction that was found, except a
+// and signs nothing. fairpact_log_proof_failures_total counts each contradiction that was found, except a
 // refusal by the fork guard.
 package translog

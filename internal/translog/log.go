@@ -145,9 +145,6 @@ func (l *Log) Ready(ctx context.Context) error {
 	return err
 }
 
-// ProofFailures returns the number of contradictions (doc.go, Faults) found, which must stay 0.
-func (l *Log) ProofFailures() int64 { return l.checks.failures.Load() }
-
 var (
 	// The current size is the largest value of all replicas.
 	sizes = prometheus.NewGaugeVec(prometheus.GaugeOpts{

@@ -45,7 +45,7 @@ func treeOf(h TreeHead) root {
 	return root{size: h.TreeSize, hash: hash[:]}
 }
 
-// Signer signs the digest of a head. *signing.Signer implements it.
+// Signer signs the digest of a head. *signing.Ring implements it.
 type Signer interface {
 	Sign(ctx context.Context, digest [32]byte) (string, error)
 }
