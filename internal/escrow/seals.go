@@ -9,6 +9,7 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/timelimits"
+	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 	"github.com/fairpact/fairpact/internal/rules/timelock"
@@ -16,9 +17,7 @@ import (
 
 // maxSeal returns the most bytes of a seal, in a deal whose inputs have at most n bytes: input, salt and
 // deal id in base64, and the header. Only a salt of many escaped characters does not fit.
-func maxSeal(n int) int { return (n+maxSalt)*3/2 + 1<<10 }
-
-const maxSalt = 1 << 10 // bytes of a salt, which the surfaces check
+func maxSeal(n int) int { return (n+canon.MaxSalt)*3/2 + 1<<10 }
 
 // sealRound returns the beacon round of the deal's seals, or why the deal takes none. The round follows
 // from the declaration alone.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fairpact/fairpact/internal/platform/database"
 )
 
 // ErrSecretReplaced is returned when a call, or another call in the same SQL statement, used a
@@ -78,7 +80,7 @@ func (s *Store) RotateSecret(ctx context.Context, from, to []byte) (done bool, e
 			done = tag.RowsAffected() > 0
 			return err
 		})
-		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != "55P03" {
+		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != database.LockTimeout {
 			return done, translate(err)
 		}
 		select {

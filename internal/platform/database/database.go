@@ -123,7 +123,7 @@ func Outage(err error) bool {
 		_, connecting := errors.AsType[*pgconn.ConnectError](err)
 		return connecting
 	}
-	return pg.Code == lockTimeout
+	return pg.Code == LockTimeout
 }
 
 var server atomic.Value // string
@@ -251,7 +251,7 @@ func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
 	}
 	for tries := 1; ; tries++ {
 		_, err := provider.Up(ctx)
-		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == lockTimeout && tries < lockTries {
+		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == LockTimeout && tries < lockTries {
 			time.Sleep(lockPause)
 			continue
 		}
@@ -281,9 +281,10 @@ func waitForLock(ctx context.Context, conn *sql.Conn) error {
 const (
 	lockPause = 100 * time.Millisecond
 	lockTries = 60 // a migration fails after this many tries to lock a table
-
-	lockTimeout = "55P03" // SQLSTATE lock_not_available: lock_timeout has passed
 )
+
+// LockTimeout is the SQLSTATE lock_not_available: lock_timeout has passed.
+const LockTimeout = "55P03"
 
 // Version returns the number of the newest migration that this binary contains.
 func (s Schema) Version() int64 {

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/fairpact/fairpact/internal/rules/canon"
 )
@@ -196,8 +195,8 @@ func readBeacon(b *Beacon, round int64) (chain, randomness [32]byte, err error) 
 }
 
 func readHex(name, digits string, size int) ([]byte, error) {
-	raw, err := hex.DecodeString(digits)
-	if err != nil || len(raw) != size || strings.ToLower(digits) != digits {
+	raw, err := canon.ParseHex(digits, size)
+	if err != nil {
 		return nil, fmt.Errorf("%s is not %d lower-case hex digits", name, 2*size)
 	}
 	return raw, nil
