@@ -21,11 +21,11 @@ var errDealChanged = errors.New("the deal changed while its ending was computed"
 // endDeal takes a step that ends the deal, and tries to issue the certificate. It returns the
 // snapshot of the ended deal, or errDealChanged if the step is no longer due.
 //
-// The inputs come from `now`: the last reveal passes the snapshot that its own statement returned;
+// The inputs come from `known`: the last reveal passes the snapshot that its own statement returned;
 // any other caller passes nil, and endDeal reads one. Concurrent calls in one process for the same
 // step share one run, with the first caller's snapshot. An old snapshot is safe: store.End writes
 // nothing if the deal has changed since.
-func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *store.Snapshot) (*store.Snapshot, error) {
+func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, known *store.Snapshot) (*store.Snapshot, error) {
 	after, err := once(ctx, &s.steps, fmt.Sprint(d.DealID, " ", step), func() (any, error) {
 		ctx, cancel := detached(ctx)
 		defer cancel()
@@ -36,6 +36,7 @@ func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *sto
 				return nil, err
 			}
 		}
+		now := known
 		if now == nil {
 			if err := hold(ctx, d.endBytes(step, 0)); err != nil {
 				return nil, err

@@ -59,7 +59,7 @@ func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *Record) 
 	}
 	crash.Point("escrow.revealed")
 	if stored.All && a.deal.RoundTime == nil {
-		now, err := s.endDeal(ctx, a.deal, deal.Compute, stored.Inputs)
+		now, err := s.endDeal(ctx, a.deal, deal.Compute, stored.Snapshot)
 		if errors.Is(err, errDealChanged) || errors.Is(err, errInputLost) { // the call succeeds all the same
 			return s.StoredReveal(ctx, a)
 		}

@@ -113,6 +113,9 @@ type Endpoint[Req, T any] struct {
 //  7. idempotency: replay or 409
 //  8. state of the deal: 409
 //  9. checks of the use case: 400
+//
+// Commit and reveal make 9 first and store without a read: the statement that stores decides 8. If 9
+// fails, they make 8 too and answer its error, if any (escrow: lateFirst).
 func (e *Endpoint[Req, T]) Run(ctx context.Context, s *Services, m *Message) (answer Answer[T], err error) {
 	by, err := s.Admit(ctx, &e.Operation, m) // 3, 4
 	if err != nil {

@@ -40,11 +40,11 @@ type ActResult struct {
 	// Missing is the index of the first party, from Act.First on, that has not acted. It is also 0
 	// if no such party exists, or if the deal does not accept this act.
 	Missing int
-	// Inputs is the snapshot WithInputs, if every party has revealed and the deal has no beacon
+	// Snapshot has the inputs (WithInputs). It is set if every party has revealed and the deal has no beacon
 	// round. It may be nil if the deal has more than SmallRead bytes of inputs, or if one statement
-	// would return more than maxGroupSize bytes of inputs. If
-	// one statement stores several reveals of a deal, only one of the callers gets Inputs.
-	Inputs *Snapshot
+	// would return more than maxGroupSize bytes of inputs. If one statement stores several reveals of
+	// a deal, only one of the callers gets Snapshot.
+	Snapshot *Snapshot
 
 	At       int64  // commitment only: when it was stored, in unix seconds; 0 if it was not
 	SealTime *int64 // commitment only: when the round of the deal's seals is due, if All is true and the deal has seals
@@ -139,15 +139,15 @@ func (a *ActResult) scanReveal(row pgx.CollectableRow) error {
 		return err
 	}
 	n := len(sealed)
-	a.Inputs = &Snapshot{
+	a.Snapshot = &Snapshot{
 		Snapshot:        deal.Snapshot{Phase: deal.Revealing, Commits: n, Reveals: n, LastReveal: *last},
 		CommitsClosedAt: closed, Now: *now, NowMilli: 1000 * *now, Opened: *opened, Parts: make([]PartyStatus, n), Sealed: sealed, AttestedBy: attested,
 	}
 	for _, one := range sealed {
-		a.Inputs.InputBytes += len(one)
+		a.Snapshot.InputBytes += len(one)
 	}
 	for i, raw := range commitments {
-		a.Inputs.Parts[i] = PartyStatus{Commitment: new(CommitmentText(raw)), Revealed: true}
+		a.Snapshot.Parts[i] = PartyStatus{Commitment: new(CommitmentText(raw)), Revealed: true}
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func TestTheLastActAdvancesTheDeal(t *testing.T) {
 					a.First = first
 					a.Sealed = bytes.Repeat([]byte{byte(step.party)}, test.size*(step.party+1))
 					var err error
-					if got, err = do(a); err != nil || got.Done != step.want.Done || got.All != step.want.All || got.Missing != step.want.Missing || got.Inputs != nil && !got.All {
+					if got, err = do(a); err != nil || got.Done != step.want.Done || got.All != step.want.All || got.Missing != step.want.Missing || got.Snapshot != nil && !got.All {
 						t.Errorf("act of party %d: got %+v, %v; want %+v", step.party, got, err, step.want)
 					}
 					first = got.Missing
@@ -74,7 +74,7 @@ func TestTheLastActAdvancesTheDeal(t *testing.T) {
 			if f.count(t, "SELECT count(*) FROM deals d JOIN commitments a USING (deal_id) WHERE deal_id = $1 AND party = 2 AND d.xmin = a.xmin AND commits_closed_at = committed_at", d.DealID) != 1 {
 				t.Error("the last commit and the change of phase have different transactions or times, want the same")
 			}
-			last := run(func(a store.Act) (store.ActResult, error) { return f.Reveal(ctx, a) }).Inputs
+			last := run(func(a store.Act) (store.ActResult, error) { return f.Reveal(ctx, a) }).Snapshot
 			if (last != nil) != test.answered {
 				t.Fatalf("the last reveal returns inputs: %v, want %v", last != nil, test.answered)
 			}
@@ -161,7 +161,7 @@ func TestActsOfOneGroup(t *testing.T) {
 	f.commit(t, both, 0, 1)
 	last, errs := f.RevealTogether(act(both, 0), act(both, 1))
 	checkAll(t, errs)
-	if !last[0].Done || !last[0].All || !last[1].Done || !last[1].All || (last[0].Inputs == nil) == (last[1].Inputs == nil) {
+	if !last[0].Done || !last[0].All || !last[1].Done || !last[1].All || (last[0].Snapshot == nil) == (last[1].Snapshot == nil) {
 		t.Errorf("the last reveals in one group: got %+v, want Done and All for both, Inputs for one", last)
 	}
 	for deal, reveals := range map[*store.Declaration]int{d: 2, e: 1} {

@@ -55,6 +55,11 @@ func newSlots() slots {
 // A statement skips each deal whose row another transaction has locked. The calls of a skipped
 // deal then share statements that wait for the deal's lock. Calls of other deals do not wait for
 // this lock. A store waits for the locks of at most slowDeals deals at once.
+//
+// The path of a reveal: Store.Reveal, coalescer.do, batch.Group.Do, where the call waits. The goroutine of the
+// group (Group.serve, Group.answer) calls the Run of `options` once for all calls of a statement. Run calls
+// the field run, which Store.newActs sets, and Store.locked sends the statement. Back in `do`, `unlocked`
+// repeats a call whose deal was skipped.
 type coalescer[Q, A any] struct {
 	// run executes the calls in one transaction and one round trip, and returns one
 	// answer for each call. If wait is true, all calls are of one deal, and run waits for
