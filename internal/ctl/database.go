@@ -167,7 +167,7 @@ func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	if notALeaf(report) != nil {
-		return t.report(report, report, verdict(report))
+		return t.report(report, report, validity(report))
 	}
 	cert, payload, leaf := leafOf(copied)
 	log, err := database.Open(ctx, a.log(), 1)

@@ -109,7 +109,7 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *httpclient.
 		return cause(ctx, err)
 	}
 	report := verification.VerifyBundle(given, verification.Trust{Keys: keys, Openings: verification.Openings{Lists: []any{opened}}})
-	return t.report(report, report, verdict(report))
+	return t.report(report, report, validity(report))
 }
 
 // beaconOf returns the beacon chain of new draws.

@@ -106,7 +106,7 @@ func (t *terminal) report(r verification.Report, value any, more ...string) erro
 	return nil
 }
 
-func verdict(r verification.Report) string {
+func validity(r verification.Report) string {
 	if r.Valid {
 		return "valid"
 	}
@@ -132,7 +132,7 @@ func (t *terminal) verdict(r verification.Report) error {
 		}
 	}
 	unknown := r.Valid && r.Issuer() != verification.Proven
-	last := verdict(r)
+	last := validity(r)
 	if unknown {
 		last = "CONSISTENT, ISSUER UNKNOWN"
 	}
