@@ -148,7 +148,7 @@ func (v verifyCommand) evidence(ctx context.Context, t *terminal, cert any) (e v
 
 // certificate returns the certificate in a file, which may be in a bundle. bundle is nil if the
 // file holds a certificate alone.
-func (t *terminal) certificate(path string) (certificate any, bundle map[string]any, err error) {
+func (t *terminal) certificate(path string) (cert any, bundle map[string]any, err error) {
 	text, err := t.read(path)
 	if err != nil {
 		return nil, nil, err
@@ -158,12 +158,12 @@ func (t *terminal) certificate(path string) (certificate any, bundle map[string]
 		return members["certificate"], members, nil
 	}
 	if err == nil {
-		certificate, err = canon.Parse(text)
+		cert, err = canon.Parse(text)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return certificate, nil, nil
+	return cert, nil, nil
 }
 
 // keys returns the keys that --pubkey names. Without --pubkey it returns the keys in the file

@@ -15,7 +15,7 @@ func (r *Report) beaconChain(given any, c certificate.Certificate) {
 	if !ok {
 		return
 	}
-	of, problem := beacon["chain_hash"].(string), ""
+	of, wrong := beacon["chain_hash"].(string), ""
 	seed, seeded := beacon["genesis_seed"].(string)
 	id, named := beacon["beacon_id"].(string)
 	if !seeded && !named && of == algorithm.Quicknet {
@@ -24,12 +24,12 @@ func (r *Report) beaconChain(given any, c certificate.Certificate) {
 	bound := of == algorithm.ChainHash(beacon["public_key"].(string), beacon["period"].(int64), beacon["genesis_time"].(int64), seed, id)
 	switch {
 	case of != shownBeacon(c.Result).ChainHash:
-		problem = "the bundle has the key of beacon chain " + of + ", but the result was not drawn from that chain"
+		wrong = "the bundle has the key of beacon chain " + of + ", but the result was not drawn from that chain"
 	case (seeded || named) && !bound:
-		problem = "the key and the other values of the beacon in the bundle do not hash to its chain_hash"
+		wrong = "the key and the other values of the beacon in the bundle do not hash to its chain_hash"
 	}
 	r.seen.bound = bound
-	r.add(BeaconChain, problem, of)
+	r.add(BeaconChain, wrong, of)
 }
 
 // beaconSignature adds the check BeaconSignature: under the pinned key of drand quicknet, or for another

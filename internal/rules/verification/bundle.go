@@ -133,14 +133,14 @@ func (r *Report) logProof(members map[string]any, c certificate.Certificate, tru
 	default:
 		r.add(LogProof, "", fmt.Sprintf("leaf %d of %d in %s", proof.Index, signed.Size, signed.Origin))
 	}
-	problem, good := checkpointSigner(proof.Note, signed, trusted, policy)
-	r.add(CheckpointSignature, problem, good)
+	wrong, good := checkpointSigner(proof.Note, signed, trusted, policy)
+	r.add(CheckpointSignature, wrong, good)
 	if policy == nil {
 		return
 	}
 	_, cosigned, err := policy.Verify(proof.Note)
 	switch {
-	case problem != "":
+	case wrong != "":
 		r.add(Witnesses, "not checked, because no trusted key signed the checkpoint", "")
 	case err != nil:
 		r.add(Witnesses, err.Error(), "")
@@ -152,8 +152,8 @@ func (r *Report) logProof(members map[string]any, c certificate.Certificate, tru
 }
 
 // checkpointSigner checks that a log of the policy signed the checkpoint or, without a policy, a key of
-// the deployment that may sign at this tree size. It returns the problem, or who signed.
-func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, trusted keys.List, policy *checkpoint.Policy) (problem, good string) {
+// the deployment that may sign at this tree size. It returns what is wrong, or who signed.
+func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, trusted keys.List, policy *checkpoint.Policy) (wrong, good string) {
 	var logs []checkpoint.Key
 	if policy != nil {
 		logs = append(logs, policy.Logs...)

@@ -23,9 +23,9 @@ const fromDeclared = "recomputed from the declared values: every party's accepta
 // nil if unknown. No detail of these checks contains an input or a salt.
 func (r *Report) open(given Openings, params map[string]any) {
 	p := r.of.Payload
-	known, problem := given.byParty(p)
-	if problem != "" {
-		r.add(Commitments, problem, "")
+	known, wrong := given.byParty(p)
+	if wrong != "" {
+		r.add(Commitments, wrong, "")
 		return
 	}
 	a, _ := algorithm.Lookup(p.Algorithm)
@@ -79,23 +79,23 @@ func (r *Report) open(given Openings, params map[string]any) {
 }
 
 func (r *Report) recompute(inputs []map[string]any, params map[string]any, from string) {
-	problem := resultProblem(r.of.Payload, inputs, params)
-	if r.add(Result, problem, "byte for byte as recomputed"); problem == "" {
+	wrong := resultProblem(r.of.Payload, inputs, params)
+	if r.add(Result, wrong, "byte for byte as recomputed"); wrong == "" {
 		r.seen.recomputed = from
 	}
 }
 
 // byParty returns all openings of each party, or what is wrong with them.
-func (o Openings) byParty(p certificate.Payload) (known [][]timelock.Opening, problem string) {
+func (o Openings) byParty(p certificate.Payload) (known [][]timelock.Opening, wrong string) {
 	known = make([][]timelock.Opening, len(p.Parties))
 	for _, list := range o.Lists {
-		problem := inputsShape(list)
+		wrong := inputsShape(list)
 		rows, _ := list.([]any)
-		if problem == "" && len(rows) != len(known) {
-			problem = fmt.Sprintf("has %d elements, but there are %d parties", len(rows), len(known))
+		if wrong == "" && len(rows) != len(known) {
+			wrong = fmt.Sprintf("has %d elements, but there are %d parties", len(rows), len(known))
 		}
-		if problem != "" {
-			return nil, "the list of inputs " + problem
+		if wrong != "" {
+			return nil, "the list of inputs " + wrong
 		}
 		for i, row := range rows {
 			if members, ok := row.(map[string]any); ok {

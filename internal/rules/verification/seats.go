@@ -36,21 +36,21 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, verify fun
 	for i, party := range p.Parties {
 		by, formed := certificate.ParseAttestation(party.AttestedBy)
 		keyed = keyed || by.Key != "" || formed != nil
-		problem := formed
+		fault := formed
 		switch {
 		case formed != nil, by.Signature == "":
 		case party.Commitment == nil:
-			problem = errors.New("attested_by has a signature, but the party has no commitment")
+			fault = errors.New("attested_by has a signature, but the party has no commitment")
 		case digest == "":
-			problem = errors.Join(errors.New("the certificate names no declaration, but a seat signature must cover one"), err)
+			fault = errors.Join(errors.New("the certificate names no declaration, but a seat signature must cover one"), err)
 		default:
 			seat := certificate.Seat{DealID: p.DealID, Party: i, Commitment: *party.Commitment, Declaration: digest}
-			if problem = verify(by, seat); problem == nil {
+			if fault = verify(by, seat); fault == nil {
 				signers[i] = by
 			}
 		}
-		if problem != nil {
-			wrong = append(wrong, fmt.Sprintf("party %d: %v", i, problem))
+		if fault != nil {
+			wrong = append(wrong, fmt.Sprintf("party %d: %v", i, fault))
 		}
 		named, given := parties[i]
 		switch {
@@ -59,7 +59,7 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, verify fun
 		case given && signers[i].Key != named:
 			mismatched = append(mismatched, fmt.Sprintf("party %d signed with %s, not with the key that you named", i, signers[i].Key))
 		}
-		r.seen.parties = append(r.seen.parties, agreement(i, party, problem, signers[i].Key, named))
+		r.seen.parties = append(r.seen.parties, agreement(i, party, fault, signers[i].Key, named))
 	}
 	for _, i := range slices.Sorted(maps.Keys(parties)) {
 		if i < 0 || i >= len(p.Parties) {
@@ -76,11 +76,11 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, verify fun
 
 // agreement returns what is proven of a party's agreement. signer is the key of its valid seat
 // signature, known the one that the reader named; either may be "".
-func agreement(i int, party certificate.Party, problem error, signer, known string) PartyClaim {
+func agreement(i int, party certificate.Party, fault error, signer, known string) PartyClaim {
 	claim := PartyClaim{Party: i, Status: NotProven}
 	switch {
-	case problem != nil:
-		claim.Status, claim.Detail = False, problem.Error()
+	case fault != nil:
+		claim.Status, claim.Detail = False, fault.Error()
 	case known != "" && signer != known:
 		claim.Status, claim.Detail = False, fmt.Sprintf("signed with %q, not with the key that you named", signer)
 	case party.Commitment == nil:
@@ -108,35 +108,35 @@ func (r *Report) declared(members, closing map[string]any, p certificate.Payload
 		return false
 	}
 	labels, keys := members["party_labels"].([]any), members["party_keys"].([]any)
-	problem := ""
+	wrong := ""
 	switch {
 	case members["algorithm"] != p.Algorithm || members["mode"] != p.Mode || members["retention"] != p.Retention,
 		len(labels) != len(p.Parties) || len(keys) != len(p.Parties):
-		problem = "the declaration is of another deal: algorithm, mode, retention or the number of parties differ"
+		wrong = "the declaration is of another deal: algorithm, mode, retention or the number of parties differ"
 	case (members["acted_by"] != nil) != slices.Contains(p.Properties, certificate.ActedByInitiator):
-		problem = "declaration and certificate disagree on whether the initiator acted for all parties"
+		wrong = "declaration and certificate disagree on whether the initiator acted for all parties"
 	default:
 		for i, party := range p.Parties {
 			by, _ := certificate.ParseAttestation(party.AttestedBy)
 			named, _ := keys[i].(string)
 			if labels[i] != party.Label || by.Declared != (named != "") || by.Declared && by.Key != named {
-				problem = fmt.Sprintf("party %d has another label or another declared key in the declaration than in the certificate", i)
+				wrong = fmt.Sprintf("party %d has another label or another declared key in the declaration than in the certificate", i)
 				break
 			}
 		}
 	}
-	if problem == "" {
-		problem = otherDraw(members, p.Result)
+	if wrong == "" {
+		wrong = otherDraw(members, p.Result)
 	}
-	if chain, known := sealTimes(members, closing); problem == "" && known && members["acted_by"] != nil {
-		problem = tooEarly(members, chain)
+	if chain, known := sealTimes(members, closing); wrong == "" && known && members["acted_by"] != nil {
+		wrong = tooEarly(members, chain)
 	}
-	if problem == "" {
-		problem = untimely(members, closing, p)
-		r.seen.late = problem
+	if wrong == "" {
+		wrong = untimely(members, closing, p)
+		r.seen.late = wrong
 	}
-	r.add(Declaration, problem, digest)
-	return problem == ""
+	r.add(Declaration, wrong, digest)
+	return wrong == ""
 }
 
 // tooEarly returns why the initiator, who acted for all, could choose the result, or "": the round was out before the last reveal.

@@ -65,8 +65,8 @@ func arrayUpTo(most int, r rule) rule {
 			return fmt.Sprintf("has %d elements, but at most %d are allowed", len(list), most)
 		}
 		for i, element := range list {
-			if problem := r(element); problem != "" {
-				return fmt.Sprintf("[%d] %s", i, problem)
+			if wrong := r(element); wrong != "" {
+				return fmt.Sprintf("[%d] %s", i, wrong)
 			}
 		}
 		return ""
@@ -89,8 +89,8 @@ func record(members map[string]rule) rule {
 			if !there && !optional {
 				return fmt.Sprintf("lacks `%s`", name)
 			}
-			if problem := members[key](value); there && problem != "" {
-				return fmt.Sprintf("`%s` %s", name, problem)
+			if wrong := members[key](value); there && wrong != "" {
+				return fmt.Sprintf("`%s` %s", name, wrong)
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -146,9 +146,9 @@ var (
 	inputsShape = array(nullable(record(map[string]rule{"input": object, "salt?": nullable(anyText)})))
 )
 
-func readHead(v any) (h certificate.TreeHead, problem string) {
-	if problem := treeHeadShape(v); problem != "" {
-		return h, problem
+func readHead(v any) (h certificate.TreeHead, wrong string) {
+	if wrong := treeHeadShape(v); wrong != "" {
+		return h, wrong
 	}
 	members := v.(map[string]any)
 	return certificate.TreeHead{TreeSize: members["tree_size"].(int64), RootHash: members["root_hash"].(string), Signature: members["signature"].(string)}, ""

@@ -154,22 +154,22 @@ func (r *Report) Add(c Check) {
 	r.Valid = r.Valid && c.OK
 }
 
-// add appends a check, which passed if `problem` is empty. `good` is the Detail of a passed check.
-func (r *Report) add(name, problem, good string) {
-	r.hold(name, problem == "", problem, good)
+// add appends a check, which passed if `wrong` is empty. `good` is the Detail of a passed check.
+func (r *Report) add(name, wrong, good string) {
+	r.hold(name, wrong == "", wrong, good)
 }
 
-func (r *Report) hold(name string, ok bool, problem, good string) {
+func (r *Report) hold(name string, ok bool, wrong, good string) {
 	if ok {
-		problem = good
+		wrong = good
 	}
-	r.Add(Check{name, ok, problem})
+	r.Add(Check{name, ok, wrong})
 }
 
 func (r *Report) keys(trusted keys.List) {
 	for _, k := range trusted {
-		if problem := k.Problem(); problem != nil {
-			r.add(KeysUsable, fmt.Sprintf("%.80s: %v", k.Label, problem), "")
+		if wrong := k.Problem(); wrong != nil {
+			r.add(KeysUsable, fmt.Sprintf("%.80s: %v", k.Label, wrong), "")
 			return
 		}
 	}
@@ -207,11 +207,11 @@ func (r *Report) inclusion(proof certificate.LogProof, entry [32]byte, head cert
 		fmt.Sprintf("leaf %d of %d", proof.LeafIndex, proof.TreeSize))
 }
 
-func prefixed(prefix, problem string) string {
-	if problem == "" {
+func prefixed(prefix, wrong string) string {
+	if wrong == "" {
 		return ""
 	}
-	return prefix + problem
+	return prefix + wrong
 }
 
 func standing(k keys.Key) string {
@@ -249,7 +249,7 @@ func (r *Report) inForce(cert, head *keys.Key, leafIndex, headSize int64) {
 
 // VerifyTreeHead returns the key that signed a tree head (SPEC 2.7) and may sign one of this size, or
 // what is wrong.
-func VerifyTreeHead(document any, trusted keys.List) (by keys.Key, problem string) {
+func VerifyTreeHead(document any, trusted keys.List) (by keys.Key, wrong string) {
 	head, bad := readHead(document)
 	if bad != "" {
 		return by, bad
