@@ -108,7 +108,7 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *httpclient.
 	if err != nil {
 		return cause(ctx, err)
 	}
-	report := verification.VerifyBundle(given, verification.Trust{Keys: keys, Openings: verification.Openings{Lists: []any{opened}}})
+	report := verification.VerifyBundle(given, verification.Trust{Known: verification.Known{Keys: keys, Openings: verification.Openings{Lists: []any{opened}}}})
 	return t.report(report, report, validity(report))
 }
 

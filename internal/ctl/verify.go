@@ -50,6 +50,9 @@ func (v verifyCommand) bundle(ctx context.Context, t *terminal, bundle map[strin
 		return r, errors.New("--tree-head and --params do not apply to a bundle, which holds both: leave them out")
 	}
 	trust := verification.Trust{}
+	if trust.Known, err = v.known(t); err != nil {
+		return r, err
+	}
 	if v.Policy != "" {
 		if trust.Policy, err = (logTrust{Policy: v.Policy}).read(t); err != nil {
 			return r, err
@@ -60,9 +63,6 @@ func (v verifyCommand) bundle(ctx context.Context, t *terminal, bundle map[strin
 			return r, err
 		}
 	}
-	if trust.Openings, trust.Parties, err = v.known(t); err != nil {
-		return r, err
-	}
 	return verification.VerifyBundle(bundle, trust), nil
 }
 
@@ -71,10 +71,7 @@ func (v verifyCommand) alone(ctx context.Context, t *terminal, cert any) (r veri
 		return r, errors.New("--params needs the inputs: give --inputs FILE or --opening FILE too")
 	}
 	e, err := v.evidence(ctx, t, cert)
-	if err != nil {
-		return r, err
-	}
-	if e.Openings, e.Parties, err = v.known(t); err == nil && v.Params != "" {
+	if err == nil && v.Params != "" {
 		e.Params, err = t.object(v.Params)
 	}
 	if err != nil {
@@ -84,23 +81,24 @@ func (v verifyCommand) alone(ctx context.Context, t *terminal, cert any) (r veri
 	return verification.Verify(e), nil
 }
 
-func (v verifyCommand) known(t *terminal) (known verification.Openings, keys map[int]string, err error) {
+// known returns what the arguments tell about the deal. It reads no keys of the deployment.
+func (v verifyCommand) known(t *terminal) (known verification.Known, err error) {
 	if v.Inputs != "" {
 		rows, err := t.inputs(v.Inputs)
 		if err != nil {
-			return known, nil, err
+			return known, err
 		}
 		known.Lists = []any{rows}
 	}
 	for _, path := range v.Opening {
 		opening, err := t.opening(path)
 		if err != nil {
-			return known, nil, err
+			return known, err
 		}
 		known.Files = append(known.Files, opening)
 	}
-	keys, err = seatKeys(v.SeatKey)
-	return known, keys, err
+	known.Parties, err = seatKeys(v.SeatKey)
+	return known, err
 }
 
 // opening reads the opening of one party. The file may hold more members.
@@ -120,8 +118,11 @@ func (t *terminal) opening(path string) (o timelock.Opening, err error) {
 	return timelock.Opening{DealID: id, Party: party, Input: input, Salt: salt}, nil
 }
 
-// evidence returns the tree head and the keys for a certificate, from files or the deployment.
+// evidence returns what is known about a certificate, with tree head and keys from files or the deployment.
 func (v verifyCommand) evidence(ctx context.Context, t *terminal, cert any) (e verification.Evidence, err error) {
+	if e.Known, err = v.known(t); err != nil {
+		return e, err
+	}
 	e.Certificate = cert
 	var source *httpclient.Client
 	if v.TreeHead == "" || v.Keys == "" && len(v.Pubkey) == 0 {

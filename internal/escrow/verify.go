@@ -210,7 +210,7 @@ func (s *Service) verifyDocument(ctx context.Context, report *verification.Repor
 		trusted[i].Development = s.options.Development(trusted[i].Label)
 	}
 	var failed error
-	evidence := verification.Evidence{Certificate: document, Keys: trusted, Seat: unchecked}
+	evidence := verification.Evidence{Certificate: document, Known: verification.Known{Keys: trusted}, Seat: unchecked}
 	sum := hash(sha256.Sum256(append([]byte("seats\x00"), signed...)))
 	if signer, err := s.keys.SignerOf(signed, c.Signature); err == nil {
 		evidence.Seat, answer.PubKey = s.seatsOf(ctx, sum, &failed), &signer.Label

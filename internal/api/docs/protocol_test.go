@@ -135,8 +135,8 @@ func TestProtocolCertificate(t *testing.T) {
 		t.Errorf("the document does not name the certificate's params %s", canon.Encode(params))
 	}
 	report := verification.Verify(verification.Evidence{
-		Certificate: cert, TreeHead: head, Openings: verification.Openings{Lists: []any{inputs}}, Params: params,
-		Keys: keys.Of(b["pubkey"]),
+		Certificate: cert, TreeHead: head, Params: params,
+		Known: verification.Known{Keys: keys.Of(b["pubkey"]), Openings: verification.Openings{Lists: []any{inputs}}},
 	})
 	if !report.Valid || len(report.Checks) != 12 {
 		t.Errorf("the example certificate verifies as %+v, want valid with 12 checks", report)

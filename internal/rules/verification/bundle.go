@@ -48,12 +48,10 @@ var bundleShape = record(map[string]rule{
 
 var beaconShape = record(map[string]rule{"chain_hash": hash, "public_key": text, "genesis_time": integer, "period": integer, "genesis_seed?": hash, "beacon_id?": text})
 
-// Trust is what a verifier trusts and knows before it reads the bundle.
+// Trust is what a verifier trusts and knows before it reads the bundle, which may hold more openings.
 type Trust struct {
-	Keys     keys.List          // the deployment's keys; if nil, VerifyBundle uses the keys in the bundle
-	Policy   *checkpoint.Policy // the trusted logs and witnesses; if nil, witnesses are not checked
-	Parties  map[int]string     // known seat keys (the parties' own keys) by party index, as in Evidence
-	Openings                    // known openings besides those in the bundle, whose declaration holds the params
+	Known
+	Policy *checkpoint.Policy // the trusted logs and witnesses; if nil, witnesses are not checked
 }
 
 // VerifyBundle makes every check that the bundle allows.
@@ -77,15 +75,14 @@ func (r *Report) bundle(bundle any, trust Trust) {
 	if r.add(BundleShape, prefixed("the bundle ", misshapen), ""); misshapen != "" {
 		return
 	}
-	trusted := trust.Keys
-	if trusted == nil {
-		trusted, r.seen.issuer = named, fromFile
+	if trust.Keys == nil {
+		trust.Keys, r.seen.issuer = named, fromFile
 	}
-	if r.certificate(Evidence{Certificate: members["certificate"], TreeHead: members["tree_head"], Keys: trusted, Parties: trust.Parties}); r.of == nil {
+	if r.certificate(Evidence{Known: trust.Known, Certificate: members["certificate"], TreeHead: members["tree_head"]}); r.of == nil {
 		return
 	}
 	c := *r.of
-	r.logProof(members, c, trusted, trust.Policy)
+	r.logProof(members, c, trust.Keys, trust.Policy)
 	var params map[string]any
 	declaration, ok := members["declaration"].(map[string]any)
 	closing, _ := members["closing"].(map[string]any)
@@ -93,7 +90,7 @@ func (r *Report) bundle(bundle any, trust Trust) {
 	if declared {
 		params, _ = declaration["algorithm_params"].(map[string]any)
 	}
-	r.closing(members, declared, trusted, trust.Policy)
+	r.closing(members, declared, trust.Keys, trust.Policy)
 	r.beaconChain(members["beacon"], c)
 	openings := trust.Openings
 	openings.Files = slices.Concat(openings.Files, r.ownInput(members["own_input"], c))

@@ -45,7 +45,7 @@ func (c bundleCase) report(t *testing.T) verification.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trust := verification.Trust{Parties: c.Parties}
+	trust := verification.Trust{Known: verification.Known{Parties: c.Parties}}
 	if c.Policy != "" {
 		if trust.Policy, err = checkpoint.ParsePolicy([]byte(c.Policy)); err != nil {
 			t.Fatal(err)

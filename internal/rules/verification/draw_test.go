@@ -84,7 +84,7 @@ func TestVectorsAsCertificates(t *testing.T) {
 		if v.Void() {
 			continue
 		}
-		e := verification.Evidence{Certificate: drawn(t, v), Openings: lists(inputsOf(t, v)), Params: v.Input.AlgorithmParams}
+		e := verification.Evidence{Certificate: drawn(t, v), Known: lists(inputsOf(t, v)), Params: v.Input.AlgorithmParams}
 		if failed := failing(e); len(failed) > 0 {
 			t.Errorf("vector %s fails %v, want no failed check", v.VectorID, failed)
 		}
@@ -161,10 +161,10 @@ func TestVerifyAnswersWhateverItIsGiven(t *testing.T) {
 			put(holder, key, anything.Draw(t, "value"))
 			break
 		}
-		if verification.Verify(verification.Evidence{Certificate: cert, TreeHead: anything.Draw(t, "head"), Openings: lists(inputs), Params: params}).Valid {
+		if verification.Verify(verification.Evidence{Certificate: cert, TreeHead: anything.Draw(t, "head"), Known: lists(inputs), Params: params}).Valid {
 			t.Fatal("valid without keys")
 		}
-		verification.Verify(verification.Evidence{Certificate: anything.Draw(t, "certificate"), Openings: lists(anything.Draw(t, "inputs"))})
+		verification.Verify(verification.Evidence{Certificate: anything.Draw(t, "certificate"), Known: lists(anything.Draw(t, "inputs"))})
 	})
 }
 
@@ -188,7 +188,7 @@ func vectorOfDraw() algorithm.Vector {
 	return a.Vectors[0]
 }
 
-func lists(inputs any) (known verification.Openings) {
+func lists(inputs any) (known verification.Known) {
 	if inputs != nil {
 		known.Lists = []any{inputs}
 	}

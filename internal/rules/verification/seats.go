@@ -20,7 +20,7 @@ const (
 	// PartySignatures: every attested_by is well-formed, and every signature in it is valid. Checked
 	// only if an attested_by has a seat key or is malformed.
 	PartySignatures = "party_signatures"
-	PartyKeys       = "party_keys"  // each party in Evidence.Parties signed with the key given there
+	PartyKeys       = "party_keys"  // each party in Known.Parties signed with the key given there
 	Declaration     = "declaration" // the declaration in a bundle is the one that the certificate names, and agrees with the certificate
 )
 

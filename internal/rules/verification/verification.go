@@ -52,18 +52,20 @@ type Report struct {
 	of   *certificate.Certificate // nil if malformed
 }
 
+// Known is what a verifier trusts and knows before it reads a certificate.
+type Known struct {
+	Keys    keys.List      // the deployment's keys; if nil, VerifyBundle uses the keys in the bundle
+	Parties map[int]string // seat keys (the parties' own keys) by party index: es256:HEX or ed25519:HEX
+	Openings
+}
+
 // Evidence is the input of Verify.
 type Evidence struct {
+	Known
 	Certificate any
 	TreeHead    any
-	Keys        keys.List
-
-	Issuer string // who named the keys, such as the URL of a deployment; "": the reader gave them
-
-	Openings
-	Params map[string]any // the deal's algorithm_params, which a certificate does not contain; nil if unknown
-
-	Parties map[int]string // known seat keys (the parties' own keys) by party index: es256:HEX or ed25519:HEX
+	Issuer      string         // who named the keys, such as the URL of a deployment; "": the reader gave them
+	Params      map[string]any // the deal's algorithm_params, which a certificate does not contain; nil if unknown
 
 	// Seat verifies a seat signature; nil: Attestation.Verify does. A certificate can have 10,000 of them.
 	Seat func(certificate.Attestation, certificate.Seat) error
