@@ -60,7 +60,11 @@ func TestTimelockModules(t *testing.T) {
 	seal := modules[string](t, p, `
 		const {sealOpening} = await load('timelock');
 		const beacon = {chain_hash: '`+chain.Hash+`', public_key: '00', genesis_time: `+fmt.Sprint(chain.Genesis)+`, period: `+fmt.Sprint(chain.Period)+`};
-		return sealOpening(beacon, `+fmt.Sprint(chain.RoundTime(v.Round)-timelock.Delay)+`, {deal_id: 'd_EXAMPLE', input: {a: 'é'}, party: 1, salt: 'x'});`)
+		const deadline = `+fmt.Sprint(chain.RoundTime(v.Round)-timelock.Delay)+`;
+		// The round is past, and anyone could open the seal.
+		if (await sealOpening(beacon, deadline, {}).then(() => true, () => false)) throw new Error('sealed for a round of the past');
+		Date.now = () => deadline * 1000 - 1;
+		return sealOpening(beacon, deadline, {deal_id: 'd_EXAMPLE', input: {a: 'é'}, party: 1, salt: 'x'});`)
 	signature, err := hex.DecodeString(v.Signature)
 	e2e.Must(t, err)
 	key, err := timelock.NewKey(chain, v.Round, signature)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/api/wire"
+	"github.com/fairpact/fairpact/internal/platform/files"
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
@@ -151,7 +152,12 @@ func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
 	}
 	text = append(text, '\n')
 	if c.Out != "" {
-		return os.WriteFile(c.Out, text, 0o600)
+		// A newer bundle may replace an older one, but nothing else, such as a sealed file.
+		var old wire.Bundle
+		if was, err := os.ReadFile(c.Out); err == nil && (json.Unmarshal(was, &old) != nil || old.Version == "") {
+			return fmt.Errorf("%s exists and is not a bundle: name another file", c.Out)
+		}
+		return files.Replace(c.Out, text, 0o600)
 	}
 	_, err = t.out.Write(text)
 	return err
@@ -174,6 +180,12 @@ func (c *call) bundle(ctx context.Context, t *terminal, path string) (text json.
 		}
 		if err := json.Unmarshal(text, &bundle); err != nil {
 			return nil, fmt.Errorf("the service's answer to %s is not a bundle: %w", c.path("/bundle"), err)
+		}
+		var of struct {
+			DealID string `json:"deal_id"`
+		}
+		if err := json.Unmarshal(bundle.Certificate, &of); err != nil || of.DealID != c.dealID {
+			return nil, refusal{fmt.Errorf("the service's answer to %s is the bundle of the deal %.100q", c.path("/bundle"), of.DealID)}
 		}
 		if bundle.LogProof != "" || status.Origin == nil || try == 10 {
 			break

@@ -120,11 +120,20 @@ func checked(name string, err error, format string, args ...any) verification.Ch
 	return verification.Check{Name: name, OK: true, Detail: fmt.Sprintf(format, args...)}
 }
 
+// decided says which deal a certificate decides, for a reader who expects another one.
+type decided struct {
+	DealID    any `json:"deal_id"`
+	Algorithm any `json:"algorithm"`
+	Outcome   any `json:"outcome"`
+}
+
 // verdict prints the report on a certificate. It returns errUnknownIssuer if nothing is false, but the
 // issuer is not proven.
-func (t *terminal) verdict(r verification.Report) error {
+func (t *terminal) verdict(cert any, r verification.Report) error {
 	const mostParties = 16 // in lines; --json has all
-	var lines []string
+	members, _ := cert.(map[string]any)
+	of := decided{members["deal_id"], members["algorithm"], members["outcome"]}
+	lines := []string{fmt.Sprintf("%-23s %.100v, %.100v, %.100v", "certificate of deal", of.DealID, of.Algorithm, of.Outcome)}
 	for _, claim := range r.Claims {
 		lines = append(lines, fmt.Sprintf("%-14s %-8s %s", claim.Status, claim.Claim, claim.Detail))
 		for _, party := range claim.Parties[:min(mostParties, len(claim.Parties))] {
@@ -136,7 +145,11 @@ func (t *terminal) verdict(r verification.Report) error {
 	if unknown {
 		last = "CONSISTENT, ISSUER UNKNOWN"
 	}
-	if err := t.report(r, r, append(lines, last)...); err != nil || !unknown {
+	value := struct {
+		decided
+		verification.Report
+	}{of, r}
+	if err := t.report(r, value, append(lines, last)...); err != nil || !unknown {
 		return err
 	}
 	return errUnknownIssuer

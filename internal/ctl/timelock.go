@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/escrow"
@@ -108,6 +109,10 @@ func (c *call) seal(ctx context.Context, of terms, mine sealed, development bool
 	if err := timelock.CheckDeadlines(s.chain, of.commitBy, of.revealBy); err != nil {
 		return s, refusal{fmt.Errorf("this deal takes no seals, so leave out --timelock and reveal by hand: %w", err)}
 	}
+	// The declaration is the deployment's word: an old deadline would let it open the seal at once.
+	if now := time.Now().Unix(); of.commitBy <= now {
+		return s, refusal{fmt.Errorf("the deployment says that the commit_deadline is %s, but by the clock of this machine it is %s, so the seal could be opened at once, and nothing was sent: if the clock is right, ask the initiator for the deadline", utc(of.commitBy), utc(now))}
+	}
 	s.round = timelock.RoundOf(s.chain, of.commitBy)
 	var random timelock.Random
 	_, _ = rand.Read(random[:]) // never fails
@@ -139,6 +144,9 @@ func (f receiptFile) replace(path string) error {
 	return files.Replace(path, text, 0o600)
 }
 
+// mostSkew is how far the clocks of the deployment and of this machine may differ.
+const mostSkew = 5 * time.Minute
+
 // receiptKey checks the receipt of an accepted seal and returns the key that signed it. The deployment may
 // have rotated its key since, so every key that it publishes counts.
 func (c *call) receiptKey(ctx context.Context, s seal, of terms, commits string, given escrow.Receipt) (string, error) {
@@ -148,6 +156,9 @@ func (c *call) receiptKey(ctx context.Context, s seal, of terms, commits string,
 	}
 	if err == nil && (receipt.DealID != c.dealID || receipt.Party != int64(*of.Party) || receipt.Commitment != commits || receipt.Round != s.round) {
 		err = errors.New("it is for another deal, party, commitment or round")
+	}
+	if now := time.Now(); err == nil && now.Sub(time.Unix(receipt.Time, 0)).Abs() > mostSkew {
+		err = fmt.Errorf("its time is %s, but by the clock of this machine it is %s", utc(receipt.Time), utc(now.Unix()))
 	}
 	if err != nil {
 		return "", err

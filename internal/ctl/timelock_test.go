@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/dev/devbeacon"
@@ -22,17 +23,22 @@ type sealTaker struct {
 	http.ServeMux
 	url, link string
 	commits   int
+	deadline  int64           // that the deployment declares for commits
+	skew      int64           // seconds of its clock
 	signer    signing.SeatKey // signs receipts; the zero value signs none
 	published []string        // keys in GET /v1/pubkeys; nil: the answer is 404
 }
 
 const joinedDeal, joiner = "d_0123456789abcdefghijkl", "it_0123456789"
 
+// sealRound is the round for which the parties of the deal seal: one of the next hour.
+var sealRound = timelock.RoundOf(devbeacon.New([]byte("join")).Chain(), time.Now().Unix()+3600)
+
 func newSealTaker(t *testing.T) *sealTaker {
 	t.Helper()
-	s, beacon := &sealTaker{}, devbeacon.New([]byte("join"))
-	chain := beacon.Chain()
-	deadline := chain.RoundTime(1000) - timelock.Delay
+	chain := devbeacon.New([]byte("join")).Chain()
+	deadline := chain.RoundTime(sealRound) - timelock.Delay
+	s := &sealTaker{deadline: deadline}
 	answer := func(pattern string, of func(*http.Request) any) {
 		s.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			body := of(r)
@@ -47,8 +53,8 @@ func newSealTaker(t *testing.T) *sealTaker {
 	answer("GET /v1/beacon", func(*http.Request) any { return wire.BeaconOf(chain) })
 	answer("GET /v1/deals/"+joinedDeal+"/declaration", func(*http.Request) any {
 		return wire.Declaration{DealID: joinedDeal, Party: new(1), Declared: canon.Encode(map[string]any{
-			"algorithm": "split.v1", "algorithm_params": map[string]any{"items": []any{"car", "boat"}}, "beacon_chain": chain.Hash, "commit_deadline": deadline, "mode": "sealed",
-			"party_keys": []any{nil, nil}, "party_labels": []any{"ann", "bob"}, "retention": "standard", "reveal_deadline": deadline + 3600, "seals": "required",
+			"algorithm": "split.v1", "algorithm_params": map[string]any{"items": []any{"car", "boat"}}, "beacon_chain": chain.Hash, "commit_deadline": s.deadline, "mode": "sealed",
+			"party_keys": []any{nil, nil}, "party_labels": []any{"ann", "bob"}, "retention": "standard", "reveal_deadline": s.deadline + 3600, "seals": "required",
 		})}
 	})
 	answer("POST /v1/deals/"+joinedDeal+"/commit", func(r *http.Request) any {
@@ -58,7 +64,7 @@ func newSealTaker(t *testing.T) *sealTaker {
 		made := escrow.Committed{DealID: joinedDeal, State: "REVEALING", Party: 1, Committed: true}
 		if s.signer.Label != "" {
 			text := timelock.Receipt{Origin: "https://fairpact.example", DealID: joinedDeal, Party: 1, Commitment: c.Commitment, SealHash: timelock.Hash(c.Seal),
-				Chain: chain.Hash, Round: timelock.RoundOf(chain, deadline), Time: deadline - 1}.Message()
+				Chain: chain.Hash, Round: timelock.RoundOf(chain, s.deadline), Time: time.Now().Unix() + s.skew}.Message()
 			signature, err := s.signer.Sign(text)
 			ok(t, err)
 			made.Receipt = &escrow.Receipt{Text: string(text), Signature: signature}
@@ -105,9 +111,9 @@ func opens(t *testing.T, receipt, sealedFile string) bool {
 	ok(t, err)
 	ok(t, json.Unmarshal(text, &file))
 	beacon := devbeacon.New([]byte("join"))
-	key, err := timelock.NewKey(beacon.Chain(), 1000, beacon.Sign(1000))
+	key, err := timelock.NewKey(beacon.Chain(), sealRound, beacon.Sign(sealRound))
 	ok(t, err)
-	checked, err := timelock.Check(beacon.Chain(), file.Seal, 1000, len(file.Seal))
+	checked, err := timelock.Check(beacon.Chain(), file.Seal, sealRound, len(file.Seal))
 	ok(t, err)
 	plaintext, err := checked.Open(key)
 	ok(t, err)
@@ -203,6 +209,37 @@ func TestCommitWithATimelockKeepsTheSeal(t *testing.T) {
 	}
 }
 
+// A deployment that declares a deadline of the past would open the seal at once, before the party has committed. A receipt of
+// another time proves nothing to those who were there.
+func TestSealsAreForTheFuture(t *testing.T) {
+	s := newSealTaker(t)
+	s.signer = receiptKey(t)
+	s.published = []string{s.signer.Label}
+	input := write(t, "input.json", `{"valuations":{"car":70,"boat":30}}`)
+	for _, row := range []struct {
+		deadline, skew int64
+		commits        int
+		want           string
+	}{
+		{time.Now().Unix() - 1, 0, 0, "the commit_deadline is"},
+		{1728925953, -1728925953, 0, "the commit_deadline is"},
+		{s.deadline, -600, 1, "its time is"},
+		{s.deadline, 600, 1, "its time is"},
+	} {
+		t.Chdir(t.TempDir())
+		s.deadline, s.skew, s.commits = row.deadline, row.skew, 0
+		r := run(t, "", "deal", "join", s.link, input, "--development-beacon")
+		if r.code != ExitFailed || !strings.Contains(r.err, row.want) || s.commits != row.commits {
+			t.Errorf("%+v: %+v and %d commits", row, r, s.commits)
+		}
+		if row.commits == 0 {
+			if r := run(t, `{"valuations":{"car":70}}`, "seal", "-", "--timelock", s.link, "--development-beacon"); r.code != ExitFailed || r.out != "" {
+				t.Errorf("%+v: seal --timelock: %+v, want no seal", row, r)
+			}
+		}
+	}
+}
+
 // A link and an input are enough to take part, and a second run does not touch the files of the first.
 func TestJoinNamesItsFiles(t *testing.T) {
 	s := newSealTaker(t)
@@ -242,9 +279,16 @@ func TestReceiptWithoutAKey(t *testing.T) {
 	s := newSealTaker(t)
 	s.signer = receiptKey(t)
 	out := filepath.Join(t.TempDir(), "sealed.json")
-	if r := run(t, "", "deal", "join", s.link, write(t, "input.json", `{"valuations":{"car":1}}`), "--out", out, "--development-beacon"); r.code != ExitFailed {
-		t.Fatalf("deal join: %+v", r)
-	}
+	const past = 1000 // a round that anyone can open
+	chain := devbeacon.New([]byte("join")).Chain()
+	opening := timelock.Opening{DealID: joinedDeal, Party: 1, Input: map[string]any{"valuations": map[string]any{"car": int64(1)}}, Salt: "x"}
+	file := receiptFile{Seal: timelock.Seal(chain, past, opening.Plaintext(), timelock.Random{}), Development: new(wire.BeaconOf(chain).BeaconChain)}
+	text := timelock.Receipt{Origin: "https://fairpact.example", DealID: joinedDeal, Party: 1, Commitment: canon.Commitment(canon.Encode(opening.Input), []byte("x")),
+		SealHash: timelock.Hash(file.Seal), Chain: chain.Hash, Round: past, Time: chain.RoundTime(past) - timelock.Delay - 1}.Message()
+	signature, err := s.signer.Sign(text)
+	ok(t, err)
+	file.Receipt = &escrow.Receipt{Text: string(text), Signature: signature}
+	ok(t, file.replace(out+".receipt"))
 	relay := httptest.NewServer(devbeacon.New([]byte("join")))
 	defer relay.Close()
 	if r := run(t, "", "receipt", out+".receipt", "--relay", relay.URL); r.code != ExitFailed || !strings.Contains(r.err, "--pubkey") {

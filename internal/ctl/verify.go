@@ -42,7 +42,7 @@ func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return unreadable(err)
 	}
-	return t.verdict(report)
+	return t.verdict(cert, report)
 }
 
 func (v verifyCommand) bundle(ctx context.Context, t *terminal, bundle map[string]any) (r verification.Report, err error) {

@@ -74,8 +74,10 @@ export async function chainOf(beacon) {
   return { hash, key, genesis, period };
 }
 
-/** Seals a party's opening for the round of its deal. `beacon` is the answer of GET /v1/beacon. */
+/** Seals a party's opening for the round of its deal. `beacon` is the answer of GET /v1/beacon. Throws for a deadline of the past by the clock of this device: the service, which declares it, could open the seal at once. */
 export async function sealOpening(beacon, commitDeadline, opening) {
   const chain = await chainOf(beacon);
+  const [deadline, now] = [commitDeadline * 1000, Date.now()];
+  if (!(deadline > now)) throw new Error(`All had to seal by ${new Date(deadline).toISOString()}, but by the clock of this device it is ${new Date(now).toISOString()}. Nothing was sent. Set the clock, if it is wrong.`);
   return sealAside(chain, roundOf(chain, commitDeadline), encode(opening));
 }
