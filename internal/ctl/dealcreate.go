@@ -27,7 +27,7 @@ type createCommand struct {
 	RevealDeadline int64         `placeholder:"UNIX" help:"Reveal deadline in unix seconds, instead of --reveal-in."`
 	Mode           string        `default:"sealed" help:"Who sees the inputs after the result. 'open': all parties, so each can recompute it. 'sealed': no party until all consent (a draw shows them anyway)."`
 	Retention      string        `default:"standard" help:"'standard': the deployment keeps the inputs. 'purge': the deployment deletes the inputs when the deal ends."`
-	RequireSeals   bool          `help:"Take only commitments with a timelock seal: every input opens by itself, so no absence makes the deal VOID. The reveal deadline must be some two minutes after the commit deadline."`
+	RequireSeals   bool          `help:"Take only commitments with a timelock seal: every input opens by itself, so nobody has to reveal; a missing commitment still makes the deal VOID. The reveal deadline must be some two minutes after the commit deadline."`
 	Public         bool          `help:"Let everybody who knows the deal_id read the deal and its result at /r/DEAL_ID, but no inputs other than those of a draw."`
 	Title          string        `help:"What the deal is about, for the other parties: one line of at most 80 characters, without invisible ones."`
 	Message        string        `help:"A message to the other parties: at most 1,000 characters, on one line or several."`

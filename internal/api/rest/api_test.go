@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/api/ops"
+	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/platform/caller"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/platform/web"
@@ -23,7 +24,7 @@ import (
 
 func observed(w io.Writer) *API {
 	logger := slog.New(telemetry.LogHandler(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})))
-	return &API{Config: Config{Logger: logger, Services: ops.Services{Callers: &caller.Policy{}}}, failures: telemetry.NewRepeats(logger)}
+	return &API{Config: Config{Logger: logger, Services: ops.Services{Callers: &caller.Policy{}, Escrow: escrow.New(nil, nil, nil, nil, nil, nil, escrow.Options{}, logger)}}, failures: telemetry.NewRepeats(logger)}
 }
 
 func observe(t *testing.T, r *http.Request, pattern string, handler http.HandlerFunc) (*httptest.ResponseRecorder, []map[string]any) {
