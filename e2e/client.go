@@ -359,8 +359,3 @@ func (c *Client) Committed(b Body, commitment string, other Sealed) *CreatedDeal
 	d.Commit(1, other)
 	return d
 }
-
-// FarRound returns a beacon round 200 days ahead, so that a test never reaches the round.
-func FarRound(t testing.TB) int64 {
-	return BeaconChain(t).RoundAt(time.Now().Unix() + 200*24*3600)
-}

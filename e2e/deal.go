@@ -195,25 +195,6 @@ func (s Sealed) Timelock(chain drand.Chain, dealID string, party int, commitDead
 	return timelock.Seal(chain, timelock.RoundOf(chain, commitDeadline), opening.Plaintext(), random), nil
 }
 
-// SealedRound is a scenario in which both parties leave after they have sealed.
-func SealedRound(chain drand.Chain) Scenario {
-	return func(c *Client, lead time.Duration) *UnfinishedDeal {
-		at := After(lead)
-		x := Near(c, at, at+140)
-		if x == nil {
-			return nil
-		}
-		for party, in := range x.Inputs {
-			if !x.Deal.Attempt("commit", party, in.Timelocked(chain, x.Deal, party, at)) {
-				return nil
-			}
-		}
-		x.EndsByDeadline, x.From = true, chain.RoundTime(timelock.RoundOf(chain, at))
-		x.Last.Token = x.Deal.Tokens[0]
-		return x
-	}
-}
-
 // Commits and Reveals send the commit or reveal of each party from 0 to `parties`-1. They stop at
 // the first refusal because of a deadline, and report whether all parties were in time.
 func (x *UnfinishedDeal) Commits(parties int) bool { return x.act("commit", parties) }

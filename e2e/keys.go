@@ -28,37 +28,6 @@ func KeyService(t testing.TB) *kmstest.GCP {
 	return kms
 }
 
-// PlayedWithoutKey plays a deal as PlayedAndTimed does, and requires that the certificate is not
-// ready. The caller must first make the key service fail.
-func PlayedWithoutKey(c *Client) (*UnfinishedDeal, time.Duration) {
-	x, took := PlayedAndTimed(c)
-	c.Refused(409, "CERT_NOT_READY", "GET", x.Deal.Path("/certificate"), x.Deal.Tokens[0], nil)
-	return x, took
-}
-
-// PlayedAndTimed makes all calls of a two-party deal and returns the duration of its last
-// reveal.
-func PlayedAndTimed(c *Client) (*UnfinishedDeal, time.Duration) {
-	x := LastReveal(c, 0)
-	began := time.Now()
-	a := x.Deal.Reveal(1, x.Inputs[1])
-	took := time.Since(began)
-	if !strings.Contains(string(a.Body), `"state":"COMPUTED"`) {
-		c.T.Errorf("the last reveal: %s, want state COMPUTED", a.Body)
-	}
-	return x, took
-}
-
-// Quantile returns the q-quantile of durations, rounded to milliseconds. It returns 0 if
-// there are no durations.
-func Quantile(all []time.Duration, q float64) time.Duration {
-	if len(all) == 0 {
-		return 0
-	}
-	all = slices.Sorted(slices.Values(all))
-	return all[min(len(all)-1, int(q*float64(len(all))))].Round(time.Millisecond)
-}
-
 // KeysOfStatus has the members of /v1/status that a client needs to verify signatures.
 type KeysOfStatus struct {
 	Pubkey string
@@ -100,13 +69,8 @@ func SignedByKey(t testing.TB, certificate []byte, label string) bool {
 	return keys.Verify(label, canon.Encode(members), signature) == nil
 }
 
-const (
-	// KeyMargin replaces the 5 minutes that signing.Margin returns in production.
-	KeyMargin = 5 * time.Second
-	// Soonest is the minimum time between the command `fairpactctl signing-keys rotate` and the signs_from
-	// of the new key.
-	Soonest = 2 * KeyMargin
-)
+// KeyMargin replaces the 5 minutes that signing.Margin returns in production.
+const KeyMargin = 5 * time.Second
 
 var quickRotations = "FAIRPACT_TEST_KEY_MARGIN=" + KeyMargin.String()
 

@@ -7,11 +7,6 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
-	"testing"
-
-	"github.com/redis/go-redis/v9"
-
-	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 // Marker is a text, usually a secret, that Shown searches for. Shown looks up 8-byte prefixes, so
@@ -73,42 +68,4 @@ func Shown(markers []Marker, places map[string][]byte) map[int][]string {
 		}
 	}
 	return found
-}
-
-// Dumped returns the COPY output of every table outside the system schemas, and all keys and values
-// of Redis.
-func Dumped(t testing.TB, stack *localstack.Stack) map[string][]byte {
-	t.Helper()
-	w := OpenDB(t, stack)
-	places := map[string][]byte{}
-	conn, err := w.Pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	for _, table := range w.Column(`SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')`) {
-		var rows bytes.Buffer
-		if _, err := conn.Conn().PgConn().CopyTo(t.Context(), &rows, "COPY (SELECT * FROM "+table+") TO STDOUT"); err != nil {
-			t.Fatal(err)
-		}
-		places["table "+table] = rows.Bytes()
-	}
-	client := Cache(t, stack)
-	keys, err := client.Keys(t.Context(), "*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, key := range keys {
-		value, err := client.Get(t.Context(), key).Bytes()
-		if err != nil && err != redis.Nil { // GET reads only strings, but DUMP reads any type
-			var text string
-			text, err = client.Dump(t.Context(), key).Result()
-			value = []byte(text)
-		}
-		if err != nil && err != redis.Nil {
-			t.Fatalf("Redis key %s: %v", key, err)
-		}
-		places["Redis "+key] = append([]byte(key+"\x00"), value...)
-	}
-	return places
 }

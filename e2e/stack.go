@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -257,57 +256,6 @@ const (
 	SecondLog    = localstack.LogServer + "-2"
 	SecondWorker = localstack.DeadlineWorker + "-2"
 )
-
-// RedisFaults maps a state of Redis to a function that causes this state. Some functions repeat
-// their action until the test calls `stop`. For "down", `stop` does not start Redis again.
-var RedisFaults = map[string]func(t *testing.T, stack *localstack.Stack) (stop func()){
-	"up": func(*testing.T, *localstack.Stack) func() { return func() {} },
-	"down": func(t *testing.T, stack *localstack.Stack) func() {
-		if err := stack.Redis().Stop(); err != nil {
-			t.Fatal(err)
-		}
-		return func() {}
-	},
-	"emptied": func(t *testing.T, stack *localstack.Stack) func() {
-		client := Cache(t, stack)
-		return again(t, 2*time.Millisecond, func(ctx context.Context) error { return client.FlushAll(ctx).Err() })
-	},
-	"restarted": func(t *testing.T, stack *localstack.Stack) func() {
-		return again(t, 100*time.Millisecond, stack.Redis().Restart)
-	},
-	// Redis hangs for 600 ms, which is longer than deal-api waits for Redis to answer. Redis then
-	// runs for 1.2 s. deal-api stops using Redis for only 1 s after a failure, so it uses Redis again
-	// before the next hang.
-	"hung": func(t *testing.T, stack *localstack.Stack) func() {
-		pid := stack.Redis().PID()
-		stop := again(t, 1200*time.Millisecond, func(ctx context.Context) error {
-			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-				return err
-			}
-			Pause(ctx, 600*time.Millisecond)
-			return syscall.Kill(pid, syscall.SIGCONT)
-		})
-		t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
-		return stop
-	},
-}
-
-func again(t *testing.T, every time.Duration, do func(context.Context) error) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var loop sync.WaitGroup
-	loop.Go(func() {
-		for ctx.Err() == nil {
-			if err := do(context.WithoutCancel(ctx)); err != nil {
-				t.Errorf("Redis: %v", err)
-				return
-			}
-			Pause(ctx, every)
-		}
-	})
-	once := sync.OnceFunc(func() { cancel(); loop.Wait() })
-	t.Cleanup(once)
-	return once
-}
 
 // Pause waits for the duration d, or until ctx ends if that is earlier.
 func Pause(ctx context.Context, d time.Duration) {

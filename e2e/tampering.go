@@ -1,11 +1,8 @@
 package e2e
 
 import (
-	"crypto/elliptic"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"math/big"
 	"os"
 	"strings"
 	"testing"
@@ -68,18 +65,6 @@ func (v *RowEditor) Exec(t *testing.T, statements []string, must bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// HighS replaces the value s of an es256 signature by n-s, where n is the order of P-256. Under
-// ECDSA, the old and the new signature are both valid.
-func HighS(t *testing.T, signature string) string {
-	t.Helper()
-	s, ok := new(big.Int).SetString(signature[len("es256:")+64:], 16)
-	if !ok {
-		t.Fatalf("not an es256 signature: %q", signature)
-	}
-	s.Sub(elliptic.P256().Params().N, s)
-	return signature[:len("es256:")+64] + hex.EncodeToString(s.FillBytes(make([]byte, 32)))
 }
 
 // Forge appends false entry number n to the log, as a thief who has the key and the append secret can.

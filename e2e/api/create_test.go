@@ -34,7 +34,7 @@ func TestCreated(t *testing.T) {
 	key := c.Key()
 	ids := map[string]bool{}
 	for _, b := range []e2e.Body{
-		split(), shapley(), random(50, e2e.FarRound(t)),
+		split(), shapley(), random(50, farRound(t)),
 		changed(split(), "party_labels", []string{"same", "same"}, "colour", "red", "initiator", 1, "state", "VOID", "deal_id", "d_mine"),
 		changed(split(), "party_labels", []string{"é", "é <&>\u2028 \"quoted\" \\ 🦆"}, "mode", nil, "retention", nil, "title", nil, "message", nil),
 		changed(split(), "title", strings.Repeat("🦆", 80), "message", "<script>alert(1)</script>\n\n\"quoted\" \\ é e\u0301"),
@@ -87,7 +87,7 @@ func TestCreated(t *testing.T) {
 func TestRefusedCreations(t *testing.T) {
 	c := newClient(t)
 	key, now := c.Key(), time.Now().Unix()
-	draw := random(2, e2e.FarRound(t))
+	draw := random(2, farRound(t))
 	coalitions := func(name string, worth any) e2e.Body {
 		return e2e.Body{"coalition_values": e2e.Body{name: worth}}
 	}

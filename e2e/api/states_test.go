@@ -60,7 +60,7 @@ func inEachState(c *e2e.Client) map[string]standing {
 			commit: "ALREADY_COMMITTED", cancel: "CANNOT_CANCEL", certificate: ready}),
 		"revealing, the initiator has revealed": of(e2e.Open(c, split(), 2, 1, e2e.AnnsValues, e2e.BobsValues), standing{state: "REVEALING", committed: two, revealed: one,
 			commit: "ALREADY_COMMITTED", cancel: "CANNOT_CANCEL", certificate: ready}),
-		"revealed, before the draw": of(e2e.Open(c, random(2, e2e.FarRound(c.T)), 2, 2, e2e.Body{"nonce": "1"}, e2e.Body{"nonce": "2"}), standing{state: "REVEALING", committed: two, revealed: two,
+		"revealed, before the draw": of(e2e.Open(c, random(2, farRound(c.T)), 2, 2, e2e.Body{"nonce": "1"}, e2e.Body{"nonce": "2"}), standing{state: "REVEALING", committed: two, revealed: two,
 			commit: "ALREADY_COMMITTED", reveal: "ALREADY_REVEALED", cancel: "CANNOT_CANCEL", certificate: ready}),
 		"computed": of(e2e.Open(c, split(), 2, 2, e2e.AnnsValues, e2e.BobsValues), standing{state: "COMPUTED", committed: two, revealed: two, result: true}.ended()),
 		"void, a missed commit": of(late(e2e.MissedCommit), standing{state: "VOID", committed: one, revealed: no, flakers: []int{1},

@@ -62,7 +62,7 @@ func TestViewWaitsForEachChange(t *testing.T) {
 		t.Error("a call waited 45 s for a deal that has ended")
 	}
 
-	round := e2e.FarRound(t)
+	round := farRound(t)
 	draw := c.Create(random(2, round))
 	draw.Play(e2e.Body{"nonce": "00"}, e2e.Body{"nonce": "01"})
 	if look, want := c.Want(200, "GET", draw.Path(""), draw.Tokens[0], nil).Header.Get("Fairpact-Next-Look"), fmt.Sprint(e2e.BeaconChain(t).RoundTime(round)); look != want {

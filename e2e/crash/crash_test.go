@@ -8,6 +8,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/dev/localstack"
 	"github.com/fairpact/fairpact/internal/rules/drand"
+	"github.com/fairpact/fairpact/internal/rules/timelock"
 )
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
@@ -97,7 +98,7 @@ func TestCrashWorker(t *testing.T) {
 	y.crash([]crashes{
 		{name: "missed commit", play: e2e.MissedCommit, cuts: ending, turns: true},
 		{name: "missed reveal", play: e2e.MissedReveal, cuts: ending, turns: true, locks: true},
-		{name: "seals", play: e2e.SealedRound(y.stack.Chain()), cuts: []crashPoint{{"escrow.unsealed", "active"}}, turns: true},
+		{name: "seals", play: sealedRound(y.stack.Chain()), cuts: []crashPoint{{"escrow.unsealed", "active"}}, turns: true},
 	})
 }
 
@@ -195,4 +196,23 @@ func lateLastReveal(c *e2e.Client, lead time.Duration) *e2e.UnfinishedDeal {
 	}
 	x.From = at + 1
 	return x.Revealing(1)
+}
+
+// sealedRound is a scenario in which both parties leave after they have sealed.
+func sealedRound(chain drand.Chain) e2e.Scenario {
+	return func(c *e2e.Client, lead time.Duration) *e2e.UnfinishedDeal {
+		at := e2e.After(lead)
+		x := e2e.Near(c, at, at+140)
+		if x == nil {
+			return nil
+		}
+		for party, in := range x.Inputs {
+			if !x.Deal.Attempt("commit", party, in.Timelocked(chain, x.Deal, party, at)) {
+				return nil
+			}
+		}
+		x.EndsByDeadline, x.From = true, chain.RoundTime(timelock.RoundOf(chain, at))
+		x.Last.Token = x.Deal.Tokens[0]
+		return x
+	}
 }

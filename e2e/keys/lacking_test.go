@@ -25,7 +25,7 @@ func TestProcessWithoutTheKeySet(t *testing.T) {
 	old := has.ComputedDeal()
 	old.Certified(e2e.DefaultTimeout)
 
-	k.Keys(0, "rotate", "--to", secondURI, "--in", e2e.Soonest.String())
+	k.Keys(0, "rotate", "--to", secondURI, "--in", soonest.String())
 	k.RollOut(localstack.LogServer, localstack.DealAPI, localstack.DeadlineWorker)
 	if out := k.Keys(1, "check"); !strings.Contains(out, "1 of 4 processes lack the key set") {
 		t.Errorf("signing-keys check does not report 1 of 4 processes: %s", out)
@@ -60,7 +60,7 @@ func TestProcessWithoutTheKeySet(t *testing.T) {
 	}
 
 	// At the second rotation, the log-server does not get the new key set.
-	k.Keys(0, "rotate", "--to", thirdURI, "--in", e2e.Soonest.String())
+	k.Keys(0, "rotate", "--to", thirdURI, "--in", soonest.String())
 	k.RollOut(localstack.DealAPI, e2e.SecondAPI, localstack.DeadlineWorker)
 	k.Switched()
 	waits := has.ComputedDeal()

@@ -39,7 +39,7 @@ func TestRotationWithoutRestart(t *testing.T) {
 	}
 	c.ComputedDeal().Certified(e2e.DefaultTimeout)
 
-	k.Keys(0, "rotate", "--to", secondURI, "--in", e2e.Soonest.String())
+	k.Keys(0, "rotate", "--to", secondURI, "--in", soonest.String())
 	k.Reload()
 	statusOfSigner(c, map[string]string{firstKey: "software key in a file", secondKey: "Google Cloud KMS"}, k.SignsFrom().Add(time.Second))
 	d := c.ComputedDeal()

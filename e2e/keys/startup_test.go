@@ -19,6 +19,10 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
+// soonest is the minimum time between the command `fairpactctl signing-keys rotate` and the signs_from of the
+// new key.
+const soonest = 2 * e2e.KeyMargin
+
 // A binary exits with code 1 at startup if the signing key cannot sign or is not the published key.
 // The last log line says what to correct. The binary detects the bad key even while Postgres, Redis
 // and the log-server are down.

@@ -167,7 +167,7 @@ func TestStolenKeys(t *testing.T) {
 	b.falseLog(thief, 3, false) // the key is closed at tree size 2, so it must not sign a head of size 3
 
 	t.Log("A retired key is stolen: open")
-	b.Keys(0, "rotate", "--to", lastURI, "--in", e2e.Soonest.String())
+	b.Keys(0, "rotate", "--to", lastURI, "--in", soonest.String())
 	b.RollOut()
 	b.Switched()
 	genuine := b.played()

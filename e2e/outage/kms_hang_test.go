@@ -3,6 +3,7 @@ package outage
 import (
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -109,14 +110,14 @@ func TestKeyServiceOutage(t *testing.T) {
 		{"all calls are refused", func() { fault(kmstest.Down) }, func() { fault(kmstest.None) }},
 	} {
 		for try := 1; ; try++ {
-			calm := e2e.Quantile(load(e2e.PlayedAndTimed), 0.5) // the median duration of a reveal without an outage
+			calm := quantile(load(playedAndTimed), 0.5) // the median duration of a reveal without an outage
 			outage.begin()
-			took := load(e2e.PlayedWithoutKey)
+			took := load(playedWithoutKey)
 			outage.end()
-			back, half := time.Now(), e2e.Quantile(took, 0.5)
+			back, half := time.Now(), quantile(took, 0.5)
 			w.Converged()
 			t.Logf("%s: reveal p50 %s (%s without it), longest %s; all certificates %s after its end",
-				outage.what, half, calm, e2e.Quantile(took, 1), time.Since(back).Round(time.Millisecond))
+				outage.what, half, calm, quantile(took, 1), time.Since(back).Round(time.Millisecond))
 			// `half` is the median duration of a reveal during the outage. If deal-api
 			// makes each reveal wait for the whole timelimits.Issue, all three tries fail. If only the
 			// machine is slow, a later try passes.
@@ -130,4 +131,35 @@ func TestKeyServiceOutage(t *testing.T) {
 		}
 	}
 	e2e.Invariants(t, stack)
+}
+
+// playedWithoutKey plays a deal as playedAndTimed does, and requires that the certificate is not
+// ready. The caller must first make the key service fail.
+func playedWithoutKey(c *e2e.Client) (*e2e.UnfinishedDeal, time.Duration) {
+	x, took := playedAndTimed(c)
+	c.Refused(409, "CERT_NOT_READY", "GET", x.Deal.Path("/certificate"), x.Deal.Tokens[0], nil)
+	return x, took
+}
+
+// playedAndTimed makes all calls of a two-party deal and returns the duration of its last
+// reveal.
+func playedAndTimed(c *e2e.Client) (*e2e.UnfinishedDeal, time.Duration) {
+	x := e2e.LastReveal(c, 0)
+	began := time.Now()
+	a := x.Deal.Reveal(1, x.Inputs[1])
+	took := time.Since(began)
+	if !strings.Contains(string(a.Body), `"state":"COMPUTED"`) {
+		c.T.Errorf("the last reveal: %s, want state COMPUTED", a.Body)
+	}
+	return x, took
+}
+
+// quantile returns the q-quantile of durations, rounded to milliseconds. It returns 0 if
+// there are no durations.
+func quantile(all []time.Duration, q float64) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	all = slices.Sorted(slices.Values(all))
+	return all[min(len(all)-1, int(q*float64(len(all))))].Round(time.Millisecond)
 }

@@ -2,9 +2,11 @@ package outage
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -55,10 +57,61 @@ func twins(t *testing.T, doors []*e2e.Client, status int, path, token string, se
 	return answers[0]
 }
 
+// redisFaults maps a state of Redis to a function that causes this state. Some functions repeat
+// their action until the test calls `stop`. For "down", `stop` does not start Redis again.
+var redisFaults = map[string]func(t *testing.T, stack *localstack.Stack) (stop func()){
+	"up": func(*testing.T, *localstack.Stack) func() { return func() {} },
+	"down": func(t *testing.T, stack *localstack.Stack) func() {
+		if err := stack.Redis().Stop(); err != nil {
+			t.Fatal(err)
+		}
+		return func() {}
+	},
+	"emptied": func(t *testing.T, stack *localstack.Stack) func() {
+		client := e2e.Cache(t, stack)
+		return again(t, 2*time.Millisecond, func(ctx context.Context) error { return client.FlushAll(ctx).Err() })
+	},
+	"restarted": func(t *testing.T, stack *localstack.Stack) func() {
+		return again(t, 100*time.Millisecond, stack.Redis().Restart)
+	},
+	// Redis hangs for 600 ms, which is longer than deal-api waits for Redis to answer. Redis then
+	// runs for 1.2 s. deal-api stops using Redis for only 1 s after a failure, so it uses Redis again
+	// before the next hang.
+	"hung": func(t *testing.T, stack *localstack.Stack) func() {
+		pid := stack.Redis().PID()
+		stop := again(t, 1200*time.Millisecond, func(ctx context.Context) error {
+			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+				return err
+			}
+			e2e.Pause(ctx, 600*time.Millisecond)
+			return syscall.Kill(pid, syscall.SIGCONT)
+		})
+		t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+		return stop
+	},
+}
+
+func again(t *testing.T, every time.Duration, do func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var loop sync.WaitGroup
+	loop.Go(func() {
+		for ctx.Err() == nil {
+			if err := do(context.WithoutCancel(ctx)); err != nil {
+				t.Errorf("Redis: %v", err)
+				return
+			}
+			e2e.Pause(ctx, every)
+		}
+	})
+	once := sync.OnceFunc(func() { cancel(); loop.Wait() })
+	t.Cleanup(once)
+	return once
+}
+
 // Redis is up, down, emptied, restarted or hung. In each case, identical requests have one effect,
 // and waiting calls are answered. When Redis is back, the processes use it again without a restart.
 func TestRedisUnrest(t *testing.T) {
-	for name, unrest := range e2e.RedisFaults {
+	for name, unrest := range redisFaults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			stack := e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DealAPI: 2} })

@@ -19,6 +19,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
@@ -191,7 +193,7 @@ func (l *leakTest) deploymentSecrets() {
 
 // places returns the contents of every place to which a secret could have leaked, by name.
 func (l *leakTest) places() map[string][]byte {
-	places := e2e.Dumped(l.T, l.stack)
+	places := dumped(l.T, l.stack)
 	places["traces"] = l.traces.Raw()
 	for call, text := range l.answers.all {
 		places[call] = text
@@ -274,4 +276,42 @@ func (l *leakTest) checkSearch(d *e2e.CreatedDeal, label string) {
 	if !slices.ContainsFunc(shown[0], func(at string) bool { return strings.HasPrefix(at, "GET "+d.Path(" ")) }) {
 		l.T.Errorf("the public label is found in %v and in no view: the search is broken", shown[0])
 	}
+}
+
+// dumped returns the COPY output of every table outside the system schemas, and all keys and values
+// of Redis.
+func dumped(t testing.TB, stack *localstack.Stack) map[string][]byte {
+	t.Helper()
+	w := e2e.OpenDB(t, stack)
+	places := map[string][]byte{}
+	conn, err := w.Pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for _, table := range w.Column(`SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')`) {
+		var rows bytes.Buffer
+		if _, err := conn.Conn().PgConn().CopyTo(t.Context(), &rows, "COPY (SELECT * FROM "+table+") TO STDOUT"); err != nil {
+			t.Fatal(err)
+		}
+		places["table "+table] = rows.Bytes()
+	}
+	client := e2e.Cache(t, stack)
+	keys, err := client.Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		value, err := client.Get(t.Context(), key).Bytes()
+		if err != nil && err != redis.Nil { // GET reads only strings, but DUMP reads any type
+			var text string
+			text, err = client.Dump(t.Context(), key).Result()
+			value = []byte(text)
+		}
+		if err != nil && err != redis.Nil {
+			t.Fatalf("Redis key %s: %v", key, err)
+		}
+		places["Redis "+key] = append([]byte(key+"\x00"), value...)
+	}
+	return places
 }

@@ -3,8 +3,11 @@
 package trust
 
 import (
+	"crypto/elliptic"
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"math/big"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,8 +96,8 @@ func TestTampering(t *testing.T) {
 		t.Fatalf("the log has %d node rows, want 1", n)
 	}
 
-	high := e2e.HighS(t, e2e.Value[string](v.W, `SELECT signature FROM certificates WHERE leaf_index = 0`))
-	highHead := e2e.HighS(t, e2e.Value[string](v.W, `SELECT signature FROM translog.tree_heads ORDER BY tree_size DESC LIMIT 1`))
+	high := highS(t, e2e.Value[string](v.W, `SELECT signature FROM certificates WHERE leaf_index = 0`))
+	highHead := highS(t, e2e.Value[string](v.W, `SELECT signature FROM translog.tree_heads ORDER BY tree_size DESC LIMIT 1`))
 	for _, x := range append(tamperings,
 		tampering{"a high S", signature(`'` + high + `'`), false, true, true},
 		tampering{"a high S of the tree head", newestHead(`signature = '` + highHead + `'`), true, true, false},
@@ -182,4 +185,16 @@ func fill(t *testing.T, stack *localstack.Stack, entries int) {
 		})
 	}
 	wg.Wait()
+}
+
+// highS replaces the value s of an es256 signature by n-s, where n is the order of P-256. Under
+// ECDSA, the old and the new signature are both valid.
+func highS(t *testing.T, signature string) string {
+	t.Helper()
+	s, ok := new(big.Int).SetString(signature[len("es256:")+64:], 16)
+	if !ok {
+		t.Fatalf("not an es256 signature: %q", signature)
+	}
+	s.Sub(elliptic.P256().Params().N, s)
+	return signature[:len("es256:")+64] + hex.EncodeToString(s.FillBytes(make([]byte, 32)))
 }
