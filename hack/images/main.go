@@ -126,14 +126,10 @@ func (o options) build(i image) error {
 	return nil
 }
 
-// ldflags returns the linker flags, which the Dockerfile repeats.
-func ldflags(version, revision string) string {
-	const pkg = "github.com/fairpact/fairpact/internal/platform/version"
-	return fmt.Sprintf("-s -w -buildid= -X %s.Version=%s -X %s.Revision=%s", pkg, version, pkg, revision)
-}
-
 func (o options) compile(folder, file string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags(o.version, o.revision), "-o", file, ".")
+	const pkg = "github.com/fairpact/fairpact/internal/platform/version"
+	ldflags := fmt.Sprintf("-s -w -buildid= -X %s.Version=%s -X %s.Revision=%s", pkg, o.version, pkg, o.revision)
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", file, ".")
 	cmd.Dir = filepath.Join(o.root, folder)
 	// These variables override this machine's settings of Go, so that the same source gives
 	// the same file.
