@@ -19,6 +19,7 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/caller"
 	"github.com/fairpact/fairpact/internal/platform/service"
+	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/platform/version"
 )
 
@@ -84,7 +85,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	public := rest.Server(api, logger)
+	public := service.Server(api, timelimits.Body, timelimits.Write, logger)
 	// End runs after the port has closed, so that waiting callers retry at another replica.
 	public.RegisterOnShutdown(parts.Waits.End)
 	health := service.Health{Ready: parts.Ready, Admin: c.AdminListen, Delay: c.DrainDelay}

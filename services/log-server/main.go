@@ -142,10 +142,14 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		}
 		return service.Because("log", l.Ready(ctx))
 	}
+	server := func(h http.Handler) *http.Server {
+		// 40 s is longer than timelimits.Append.
+		return service.Server(h, 10*time.Second, 40*time.Second, logger)
+	}
 	health := service.Health{Ready: ready, Admin: c.AdminListen, Delay: c.DrainDelay}
 	return health.Serve(ctx, logger,
-		service.Port{Name: "read", Address: c.ReadListen, Server: server(metered(keySet.Announce(l.ReadHandler())), logger), MaxConnections: c.MaxConnections},
-		service.Port{Name: "append", Address: c.AppendListen, Server: server(keySet.Announce(l.AppendHandler(func() []string { return *accepted.Load() })), logger)})
+		service.Port{Name: "read", Address: c.ReadListen, Server: server(metered(keySet.Announce(l.ReadHandler()))), MaxConnections: c.MaxConnections},
+		service.Port{Name: "append", Address: c.AppendListen, Server: server(keySet.Announce(l.AppendHandler(func() []string { return *accepted.Load() })))})
 }
 
 // checkpoints returns nil without an error if the log publishes no checkpoints.
@@ -213,17 +217,4 @@ func metered(next http.Handler) http.Handler {
 		defer web.Serves(r, call)()
 		next.ServeHTTP(w, r)
 	})
-}
-
-// server sets timeouts against slow clients. WriteTimeout is longer than timelimits.Append.
-func server(h http.Handler, logger *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      40 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
-	}
 }

@@ -98,19 +98,6 @@ func (a *API) routes(log http.HandlerFunc) map[string]web.Route {
 	return routes
 }
 
-// Server returns a server for h with limits against slow or greedy clients.
-func Server(h http.Handler, logger *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      timelimits.Write,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
-	}
-}
-
 const (
 	maxQuery  = 4 << 10 // bytes: log-server allows a shorter request line than deal-api
 	mostToLog = 64      // connections to log-server for forwarded reads; further reads wait for one

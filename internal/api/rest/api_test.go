@@ -19,6 +19,7 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/platform/caller"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
+	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/platform/web"
 )
 
@@ -48,15 +49,14 @@ func observe(t *testing.T, r *http.Request, pattern string, handler http.Handler
 	return w, lines
 }
 
-// The deadline of a call leaves time for a slow body (ReadTimeout) and comes before the
-// server cuts the connection (WriteTimeout).
+// The deadline of a call leaves time for a slow body and comes before the server cuts the
+// connection.
 func TestCallsAreBounded(t *testing.T) {
-	server := Server(nil, slog.New(slog.DiscardHandler))
 	begin := time.Now()
 	observe(t, httptest.NewRequest("GET", "/v1/status", nil), "/v1/status", func(_ http.ResponseWriter, r *http.Request) {
 		ends, bounded := r.Context().Deadline()
-		if !bounded || ends.Before(begin.Add(server.ReadTimeout)) || ends.After(time.Now().Add(server.WriteTimeout)) {
-			t.Errorf("the call began at %s and its deadline is %s (set: %t), want one %s to %s later", begin, ends, bounded, server.ReadTimeout, server.WriteTimeout)
+		if !bounded || ends.Before(begin.Add(timelimits.Body)) || ends.After(time.Now().Add(timelimits.Write)) {
+			t.Errorf("the call began at %s and its deadline is %s (set: %t), want one %s to %s later", begin, ends, bounded, timelimits.Body, timelimits.Write)
 		}
 	})
 }

@@ -35,6 +35,20 @@ type Port struct {
 	Proxies        func(netip.Addr) bool // reports whether an address is a proxy; may be nil
 }
 
+// Server returns a server for h with limits against slow or greedy clients. A request may take the
+// time `read` to arrive, and its answer may take the time `write` from the end of the header.
+func Server(h http.Handler, read, write time.Duration, logger *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       read,
+		WriteTimeout:      write,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+	}
+}
+
 func (p Port) listener(l net.Listener, repeats *telemetry.Repeats) net.Listener {
 	refused := problem.New(problem.Overloaded, "this port has reached its limit of connections, in total or from your address; close those that you do not use and try again in a few seconds").WithRetryAfter(2)
 	return web.NewListener(l, p.Server, p.MaxConnections, p.Proxies, func(conn net.Conn) {
@@ -81,9 +95,7 @@ func (h *Health) handler() http.Handler {
 // notice, and until h.Work has returned. Each answer closes its connection, so that clients move to
 // other replicas. Then the ports finish the requests in flight and close, the admin port last.
 func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) error {
-	ports = append(ports, Port{Name: "admin", Address: h.Admin, Server: &http.Server{
-		Handler: h.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
-	}})
+	ports = append(ports, Port{Name: "admin", Address: h.Admin, Server: Server(h.handler(), 10*time.Second, 10*time.Second, logger)})
 	var listeners []net.Listener
 	for _, p := range ports {
 		listener, err := net.Listen("tcp", p.Address)
