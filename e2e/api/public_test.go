@@ -87,12 +87,15 @@ func TestADrawByOneOrganiser(t *testing.T) {
 		b := e2e.Timed(random(40, chain.RoundAt(until)+1), e2e.After(lead), until)
 		return changed(b, "audience", "public", "acted_by", "initiator")
 	}
-	for what, wrong := range map[string]e2e.Body{
-		"a split":                        changed(split(), "acted_by", "initiator"),
-		"a round before the last reveal": changed(body(time.Hour), "algorithm_params", e2e.Body{"beacon_round": chain.RoundAt(e2e.After(time.Hour))}),
+	early := changed(body(time.Hour), "algorithm_params", e2e.Body{"beacon_round": chain.RoundAt(e2e.After(time.Hour))})
+	for want, wrong := range map[string][]e2e.Body{
+		"acted_by is initiator":           {changed(split(), "acted_by", "initiator"), changed(early, "audience", nil)},
+		"whoever reveals last can choose": {early, changed(early, "acted_by", nil)},
 	} {
-		if a := c.Refused(400, "INVALID_PARAMS", "POST", "/v1/deals", key, wrong); !strings.Contains(a.ErrorText(), "acted_by is initiator") {
-			t.Errorf("%s: %s, want why the initiator cannot act for all", what, a.ErrorText())
+		for _, b := range wrong {
+			if a := c.Refused(400, "INVALID_PARAMS", "POST", "/v1/deals", key, b); !strings.Contains(a.ErrorText(), want) {
+				t.Errorf("%v: %s, want %q", b, a.ErrorText(), want)
+			}
 		}
 	}
 	var d *e2e.CreatedDeal

@@ -32,12 +32,12 @@ def chain_hash(chain):
 
 
 def seal_times(bundle):
-    """Returns (genesis, period) of the chain of the seals: those of drand quicknet, or for another chain those in the closing, or None."""
-    if "closing" not in bundle:
-        return QUICKNET[2:] if (bundle.get("declaration") or {}).get("beacon_chain") == QUICKNET[0] else None
-    beacon = bundle["closing"]["beacon"]
-    if beacon["chain_hash"] == QUICKNET[0]:
+    """Returns (genesis, period) of the chain of the deal: those of drand quicknet if the deal declares it, else those of the chain in the closing, or None."""
+    beacon = bundle["closing"]["beacon"] if "closing" in bundle else {"chain_hash": None}
+    if QUICKNET[0] in ((bundle.get("declaration") or {}).get("beacon_chain"), beacon["chain_hash"]):
         return QUICKNET[2:]
+    if "closing" not in bundle:
+        return None
     return (beacon["genesis_time"], beacon["period"]) if beacon["genesis_time"] >= 0 and 1 <= beacon["period"] < 2**32 else None
 
 

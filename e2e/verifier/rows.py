@@ -175,6 +175,14 @@ def cases():
     yield "rows-draw-of-half-a-chain", dict(given, bundle=dict(own, beacon=dict(parts, chain_hash=bound), openings=NONCES), failed=["beacon_chain"]), [P, P, P, P, O, P, F], all3
     other = NONCES[:2] + [dict(NONCES[2], input={"nonce": "abce"})]
     yield "rows-draw-other-opening", dict(given, bundle=dict(draw, openings=other), failed=["commitments"]), [P, P, P, P, O, F, O], all3
+    # The round is due at 1728926013. It must come after the last reveal, or whoever revealed last knew the winner.
+    within = {"commit_deadline": 1600000100, "reveal_deadline": 1728926012}
+    last = deal("random.v1", {"beacon_round": 12040883}, NONCES, texts=within)
+    yield "rows-draw-of-the-first-late-round", dict(given, bundle=dict(last, openings=NONCES)), [P, P, P, P, O, P, P], all3
+    early = deal("random.v1", {"beacon_round": 12040883}, NONCES, texts=dict(within, reveal_deadline=1728926013))
+    yield "rows-draw-of-an-early-round", dict(given, bundle=dict(early, openings=NONCES)), [P, P, P, P, O, P, O], all3
+    later = closed(dict(early, openings=NONCES), hashes=("0a" * 32,) * 3, beacon=dict(CHAIN, chain_hash="0" * 64, genesis_time=1800000000))
+    yield "rows-draw-of-an-early-round-with-other-times", dict(given, bundle=later, failed=["closing", "closing_witnesses"]), [P, P, P, P, F, P, O], all3
     given = dict(given, parties=two)
     yield "rows-split", dict(given, bundle=dict(split, openings=POINTS)), [P, P, P, P, O, P, N], all2
     yield "rows-split-sealed", dict(given, bundle=split), [P, P, P, P, O, O, N], all2

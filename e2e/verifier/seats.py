@@ -103,7 +103,7 @@ def few(words):
 def check_declaration(report, declaration, certificate, times):
     """Checks that the declaration in a bundle is the one that the certificate names, and fits the certificate.
 
-    times: (genesis, period) of the chain of the seals, or None.
+    times: (genesis, period) of the chain of the deal, or None.
     """
     named, bad = digest_in(certificate["properties"])
     if declaration is None:
@@ -124,7 +124,10 @@ def check_declaration(report, declaration, certificate, times):
             if row["label"] != label or (by["key"] if by["declared"] else None) != key:
                 problem = "party %d has another label or another declared key in the declaration than in the certificate" % i
                 break
-        problem = problem or other_draw(declaration, certificate["result"]) or too_early(declaration, times)
+        problem = problem or other_draw(declaration, certificate["result"])
+        report.early = None if problem else too_early(declaration, times)
+        if report.early and "acted_by" in declaration:
+            problem = "the initiator acted for all parties, but " + report.early
         report.late = None if problem else untimely(declaration, certificate, times)
         problem = problem or report.late
     report.add("declaration", problem, named or "")
@@ -139,13 +142,13 @@ def opened_by_seal(properties):
 
 
 def too_early(declaration, times):
-    """Returns why the initiator, who acted for all, could choose the result, or None: the round was out before the last reveal."""
-    if times is None or "acted_by" not in declaration:
+    """Returns how the declared round could be out before the last reveal, or None."""
+    if times is None:
         return None
     number, by = declaration["algorithm_params"].get("beacon_round"), declaration["reveal_deadline"]
     number = number if type(number) is int else 0
     if number < 1 or times[0] + (number - 1) * times[1] <= by:
-        return "the initiator acted for all parties, but beacon round %d is not published after reveal_deadline %d" % (number, by)
+        return "beacon round %d is not published after reveal_deadline %d" % (number, by)
     return None
 
 

@@ -57,6 +57,13 @@ class Bundles(unittest.TestCase):
                 verify.check_beacon(report, drawn, {"chain_hash": "0" * 64, "public_key": "x", "period": period, "genesis_time": genesis})
             self.assertEqual([check["ok"] for check in report.checks], [good], (period, genesis))
 
+    def test_a_certificate_alone_proves_no_draw(self):
+        """It does not show reveal_deadline, before which the round may have been out."""
+        bundle = rows.deal("random.v1", {"beacon_round": 12040883}, rows.NONCES)
+        report = verify.verify(bundle["certificate"], bundle["tree_head"], [rows.toys.KEY.public], rows.NONCES, {"beacon_round": 12040883})
+        self.assertEqual({c["claim"]: c["status"] for c in report.claims}["draw"], "not proven")
+        self.assertTrue(report.valid())
+
     def test_policies(self):
         with open(os.path.join(os.path.dirname(CASES), "good.json"), "rb") as file:
             case = json.load(file)

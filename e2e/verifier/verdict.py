@@ -111,6 +111,10 @@ def draw(report, certificate):
     failed = next((c for c in report.checks if c["name"] == "result" and not c["ok"]), None)
     if failed:
         return FALSE, "result: " + failed["detail"]
+    if report.early:
+        return OPEN, report.early + ": whoever revealed last could choose the winner; only another deal, with a later round, can prove a draw"
+    if report.alone:
+        return OPEN, "a certificate alone does not show whether its beacon round was out before the last reveal; verify the bundle, which has the declared deadlines"
     if not report.recomputed:
         return OPEN, "nonce_digest is the service's word: the openings of all parties are missing; get the bundle again"
     if report.chain is None:

@@ -70,6 +70,7 @@ class Report:
         self.parties = []         # per party: {party, status, detail} of the claim `agreed`
         self.closed = None        # what the closing shows, see closing.py; None if the bundle has none
         self.late = None          # how the times contradict the declaration
+        self.early = None         # how the beacon round of the draw could be out before the last reveal
         self.opened = None        # indexes of the parties whose commitments were opened; None if no opening is known
         self.recomputed = None    # says from what the result was recomputed
         self.bound = False        # the hash of the beacon chain in the bundle is that of its key and its other values

@@ -26,7 +26,7 @@ func (d *Deal) Cautions() []string { return d.cautions() }
 // caution never quotes the initiator's text, because agents read it as advice from the service.
 func cautionsOf(d *deal.Terms, from int64) (all []string) {
 	if d.RoundTime != nil && *d.RoundTime <= d.RevealDeadline {
-		all = append(all, fmt.Sprintf("beacon_round %d is published at %d, which is not after reveal_deadline %d, so the last party can learn the winner before it reveals", *d.BeaconRound, *d.RoundTime, d.RevealDeadline))
+		all = append(all, fmt.Sprintf("beacon_round %d is published at %d, which is not after reveal_deadline %d, so the last party can learn the winner before it reveals, whoever holds all invite tokens can choose it, and no verifier takes the draw as proven", *d.BeaconRound, *d.RoundTime, d.RevealDeadline))
 	}
 	if commits, reveals := d.CommitDeadline-from, d.RevealDeadline-d.CommitDeadline; commits < shortest || reveals < shortest {
 		all = append(all, fmt.Sprintf("the parties have %d s to commit and %d s to reveal; a party that is late makes the deal VOID", commits, reveals))

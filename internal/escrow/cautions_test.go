@@ -34,6 +34,10 @@ func TestDeclarationsAreBounded(t *testing.T) {
 			d.Labels = []string{"Ξένια", "می\u200cخواهم 👩\u200d👩\u200d👧"}
 		}, ""},
 		"a round soon after": {func(d *escrow.Declared) { d.Algorithm, d.Params = "random.v1", round(d.RevealDeadline+60) }, ""},
+		"an early round":     {func(d *escrow.Declared) { d.Algorithm, d.Params = "random.v1", round(d.RevealDeadline) }, ""},
+		"an early round with an audience": {func(d *escrow.Declared) {
+			d.Algorithm, d.Params, d.Audience = "random.v1", round(d.RevealDeadline), deal.AudiencePublic
+		}, problem.InvalidParams},
 		"a round long after": {func(d *escrow.Declared) { d.Algorithm, d.Params = "random.v1", round(d.RevealDeadline+year+60) }, problem.InvalidParams},
 		"a round at the end": {func(d *escrow.Declared) {
 			d.Algorithm, d.Params = "random.v1", beaconRound(1<<53-1)

@@ -220,7 +220,7 @@ func (s *Service) declare(p Principal, r Declared) (*Deal, []string, error) {
 }
 
 // pinBeacon adds the beacon round, with its chain and time, to the terms. A round that is published at
-// or before the reveal deadline gets advice for the initiator, or a refusal (StrictBeacon).
+// or before the reveal deadline gets advice for the initiator, or a refusal (StrictBeacon, or an audience).
 func (s *Service) pinBeacon(d *deal.Terms, params map[string]any) (advice []string, err error) {
 	chain := s.beacon.Chain()
 	round := params["beacon_round"].(int64) // CheckParams has checked that beacon_round is an integer
@@ -231,8 +231,8 @@ func (s *Service) pinBeacon(d *deal.Terms, params map[string]any) (advice []stri
 		return nil, problem.New(problem.InvalidParams, "beacon_round %d is published more than a year after reveal_deadline %d; use round %d, the first after the deadline", round, d.RevealDeadline, first)
 	case at > d.RevealDeadline:
 		return nil, nil
-	case s.options.StrictBeacon:
-		return nil, problem.New(problem.InvalidParams, "beacon_round %d is published at %d, which is not after reveal_deadline %d, so the last party can learn the winner before it reveals; use round %d or later", round, at, d.RevealDeadline, first)
+	case s.options.StrictBeacon, d.Audience != "": // an audience takes a draw for chance
+		return nil, problem.New(problem.InvalidParams, "beacon_round %d is published at %d, which is not after reveal_deadline %d, so whoever reveals last can choose the winner; use round %d or later", round, at, d.RevealDeadline, first)
 	}
 	return []string{fmt.Sprintf("use round %d or later as beacon_round", first)}, nil
 }

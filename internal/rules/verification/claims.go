@@ -56,6 +56,7 @@ type seen struct {
 	parties     []PartyClaim
 	closed      *closed      // what the closing shows; nil: the bundle has none
 	late        string       // how the times contradict the declaration
+	early       string       // how the beacon round of the draw could be out before the last reveal
 	opened      map[int]bool // parties whose commitments were opened; nil if no opening is known
 	recomputed  string       // from what the result was recomputed
 	bound       bool         // the hash of the beacon chain in the bundle is that of its key and its other values
@@ -216,6 +217,10 @@ func (r *Report) drawn(c *certificate.Certificate) (Status, string) {
 		}
 	}
 	switch {
+	case r.seen.early != "":
+		return NotProven, r.seen.early + ": whoever revealed last could choose the winner; only another deal, with a later round, can prove a draw"
+	case r.seen.alone:
+		return NotProven, "a certificate alone does not show whether its beacon round was out before the last reveal; verify the bundle, which has the declared deadlines"
 	case r.seen.recomputed == "":
 		return NotProven, "nonce_digest is the service's word: the openings of all parties are missing; get the bundle again"
 	case r.seen.chain == "":

@@ -122,6 +122,17 @@ func TestDrawIsCheckedWithoutInputs(t *testing.T) {
 	}
 }
 
+// A certificate does not show reveal_deadline, before which the round may have been out.
+func TestCertificateAloneProvesNoDraw(t *testing.T) {
+	t.Parallel()
+	v := vectorOfDraw()
+	r := verification.Verify(verification.Evidence{Certificate: drawn(t, v), Openings: lists(inputsOf(t, v)), Params: v.Input.AlgorithmParams})
+	r.AddBeacon(verification.Check{Name: verification.BeaconSignature, OK: true}, "drand quicknet")
+	if claim := r.Claims[6]; claim.Status != verification.NotProven || !strings.Contains(claim.Detail, "a certificate alone") {
+		t.Errorf("the claim is %+v, want it not proven, because a certificate alone shows no deadline", claim)
+	}
+}
+
 // Verify must not panic if any value of the certificate or of the inputs is replaced. Without
 // keys, no certificate is valid.
 func TestVerifyAnswersWhateverItIsGiven(t *testing.T) {

@@ -128,8 +128,11 @@ func (r *Report) declared(members, closing map[string]any, p certificate.Payload
 	if wrong == "" {
 		wrong = otherDraw(members, p.Result)
 	}
-	if chain, known := sealTimes(members, closing); wrong == "" && known && members["acted_by"] != nil {
-		wrong = tooEarly(members, chain)
+	if chain, known := sealTimes(members, closing); wrong == "" && known {
+		r.seen.early = tooEarly(members, chain)
+		if r.seen.early != "" && members["acted_by"] != nil {
+			wrong = "the initiator acted for all parties, but " + r.seen.early
+		}
 	}
 	if wrong == "" {
 		wrong = untimely(members, closing, p)
@@ -139,11 +142,11 @@ func (r *Report) declared(members, closing map[string]any, p certificate.Payload
 	return wrong == ""
 }
 
-// tooEarly returns why the initiator, who acted for all, could choose the result, or "": the round was out before the last reveal.
+// tooEarly returns how the declared round could be out before the last reveal, or "".
 func tooEarly(declaration map[string]any, chain drand.Chain) string {
 	round, _ := declaration["algorithm_params"].(map[string]any)["beacon_round"].(int64)
 	if by := declaration["reveal_deadline"].(int64); round < 1 || chain.RoundTime(round) <= by {
-		return fmt.Sprintf("the initiator acted for all parties, but beacon round %d is not published after reveal_deadline %d", round, by)
+		return fmt.Sprintf("beacon round %d is not published after reveal_deadline %d", round, by)
 	}
 	return ""
 }
@@ -181,12 +184,12 @@ func untimely(declaration, closing map[string]any, p certificate.Payload) string
 	return ""
 }
 
-// sealTimes returns genesis and period of the beacon chain of the seals: those of drand quicknet, or for
-// another chain those in the closing.
+// sealTimes returns genesis and period of the beacon chain of the deal: those of drand quicknet if the
+// deal declares it, else those of the chain in the closing.
 func sealTimes(declaration, closing map[string]any) (chain drand.Chain, known bool) {
 	beacon, closed := closing["beacon"].(map[string]any)
 	switch quicknet := drand.Quicknet(); {
-	case closed && beacon["chain_hash"] == quicknet.Hash, !closed && declaration["beacon_chain"] == quicknet.Hash:
+	case declaration["beacon_chain"] == quicknet.Hash, beacon["chain_hash"] == quicknet.Hash:
 		return quicknet, true
 	case closed:
 		chain.Genesis, chain.Period = beacon["genesis_time"].(int64), beacon["period"].(int64)

@@ -10,10 +10,10 @@ import { roundOf } from './timelock.js';
 
 const mark = async (dealId) => (await sha256(bytesOf(`fairpact closing\0${dealId}`))).slice(0, 8);
 
-/** Returns {genesis, period} of the beacon chain of the seals: those of drand quicknet, or for another chain those in the closing. Returns null if they are unknown. */
+/** Returns {genesis, period} of the beacon chain of the deal: those of drand quicknet if the deal declares it, else those of the chain in the closing. Returns null if they are unknown. */
 export function sealTimes({ closing, declaration }) {
-  const { chain_hash: chain, genesis_time: genesis, period } = closing?.beacon ?? { chain_hash: declaration?.beacon_chain };
-  if (chain === QUICKNET.hash) return QUICKNET;
+  const { chain_hash: chain, genesis_time: genesis, period } = closing?.beacon ?? {};
+  if ([declaration?.beacon_chain, chain].includes(QUICKNET.hash)) return QUICKNET;
   return genesis >= 0 && period >= 1 && period < 2 ** 32 ? { genesis, period } : null;
 }
 

@@ -54,7 +54,7 @@ export async function picture(view, party, inputs) {
     party === null || winner === party ? null : element('p', { id: 'not-drawn' }, DRAW.youAreNot),
     element('h2', {}, COMMON.whyFair),
     element('p', {}, view.acted_by ? DRAW.organiser : '', DRAW.lowest(localTime(drawTime(view)), beacon.round),
-      drawTime(view) > view.commits_closed_at ? DRAW.sealedBefore : DRAW.knownBefore,
+      drawTime(view) > view.reveal_deadline ? DRAW.sealedBefore : DRAW.knownBefore,
       !agrees ? DRAW.otherTickets
         : numbers ? DRAW.sameWinner
           : DRAW.withoutNumbers),

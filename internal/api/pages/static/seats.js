@@ -107,11 +107,11 @@ function agreement(row, problem, signer, known) {
   return { status: PROVEN, detail: 'signed with the seat key that you named' };
 }
 
-/** Returns why the initiator, who acted for all, could choose the result, or null: the round was out before the last reveal. */
-function tooEarly({ acted_by: acted, algorithm_params: { beacon_round: given }, reveal_deadline: by }, times) {
+/** Returns how the declared round could be out before the last reveal, or null. */
+function tooEarly({ algorithm_params: { beacon_round: given }, reveal_deadline: by }, times) {
   const round = Number.isSafeInteger(given) ? given : 0;
-  if (!times || acted === undefined || (round >= 1 && times.genesis + (round - 1) * times.period > by)) return null;
-  return `the initiator acted for all parties, but beacon round ${round} is not published after reveal_deadline ${by}`;
+  if (!times || (round >= 1 && times.genesis + (round - 1) * times.period > by)) return null;
+  return `beacon round ${round} is not published after reveal_deadline ${by}`;
 }
 
 function otherDraw({ beacon_chain: chain, algorithm_params: { beacon_round: round } }, drawn) {
@@ -153,7 +153,9 @@ export async function addDeclaration(add, seen, declaration, certificate, times)
       const by = attested(row.attested_by);
       return row.label !== labels[i] || (by?.declared ? by.key : null) !== keys[i];
     });
-    problem = other >= 0 ? `party ${other} has another label or another declared key in the declaration than in the certificate` : otherDraw(declaration, result?.beacon) ?? tooEarly(declaration, times);
+    problem = other >= 0 ? `party ${other} has another label or another declared key in the declaration than in the certificate` : otherDraw(declaration, result?.beacon);
+    seen.early = problem ? null : tooEarly(declaration, times);
+    if (seen.early && 'acted_by' in declaration) problem = `the initiator acted for all parties, but ${seen.early}`;
     seen.late = problem ? null : untimely(declaration, certificate, times);
     problem ??= seen.late;
   }

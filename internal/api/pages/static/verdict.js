@@ -28,6 +28,7 @@ export const seeing = (issuer) => ({
   parties: [], // per party: {party, status, detail} of the claim `agreed`
   closed: null, // what the closing shows, see closing.js; null: the bundle has none
   late: null, // how the times contradict the declaration
+  early: null, // how the beacon round of the draw could be out before the last reveal
   opened: null, // the parties whose commitments were opened; null if no opening is known
   recomputed: null, // says from what the result was recomputed
   bound: false, // whether the hash of the beacon chain in the bundle is that of its key and its other values
@@ -105,6 +106,8 @@ function draw({ checks, seen, certificate }) {
   if (!algorithm(certificate.algorithm)?.redraw || certificate.outcome === 'VOID') return [NONE, 'nothing was drawn'];
   const failed = checks.find(({ name, ok }) => name === 'result' && !ok);
   if (failed) return [FALSE, `result: ${failed.detail}`];
+  if (seen.early) return [OPEN, `${seen.early}: whoever revealed last could choose the winner; only another deal, with a later round, can prove a draw`];
+  if (seen.alone) return [OPEN, 'a certificate alone does not show whether its beacon round was out before the last reveal; verify the bundle, which has the declared deadlines'];
   if (!seen.recomputed) return [OPEN, 'the digest of the nonces is the service’s word: the openings of all parties are missing; get the proof again'];
   if (!seen.chain && seen.bound) return [OPEN, 'the beacon’s chain is not drand quicknet; its key belongs to the chain hash, which the deal declared, but whose chain it is you must know'];
   if (!seen.chain) return [OPEN, 'the beacon’s chain is not drand quicknet, and nothing shows that its key belongs to the chain hash; compare it with the one that you know'];
