@@ -126,8 +126,7 @@ func TestDrawIsCheckedWithoutInputs(t *testing.T) {
 func TestCertificateAloneProvesNoDraw(t *testing.T) {
 	t.Parallel()
 	v := vectorOfDraw()
-	r := verification.Verify(verification.Evidence{Certificate: drawn(t, v), Openings: lists(inputsOf(t, v)), Params: v.Input.AlgorithmParams})
-	r.AddBeacon(verification.Check{Name: verification.BeaconSignature, OK: true}, "drand quicknet")
+	r := verification.Verify(verification.Evidence{Certificate: drawn(t, v), Known: lists(inputsOf(t, v)), Params: v.Input.AlgorithmParams, Beacon: true})
 	if claim := r.Claims[6]; claim.Status != verification.NotProven || !strings.Contains(claim.Detail, "a certificate alone") {
 		t.Errorf("the claim is %+v, want it not proven, because a certificate alone shows no deadline", claim)
 	}
