@@ -28,39 +28,22 @@ import (
 
 type config struct {
 	signing.Settings
-	DatabaseURL      string        `name:"database-url" env:"DATABASE_URL" help:"Postgres URL of the log. To create or update the schema, run fairpactctl migrate first."`
-	DatabaseConns    int32         `name:"database-conns" env:"FAIRPACT_DATABASE_CONNS" default:"8" help:"Maximum number of connections from this process to Postgres, at least 4."`
-	ReadOnly         bool          `name:"read-only" env:"FAIRPACT_READ_ONLY" help:"Maintenance: refuse appends with READ_ONLY (503). Leaves that are in the log already are still published."`
-	ReadListen       string        `name:"read-listen" env:"FAIRPACT_READ_LISTEN" default:":8090" help:"Address of the public read port."`
-	AppendListen     string        `name:"append-listen" env:"FAIRPACT_APPEND_LISTEN" default:":8091" help:"Address of the private append port."`
-	AdminListen      string        `name:"admin-listen" env:"FAIRPACT_ADMIN_LISTEN" default:":8092" help:"Address of the admin port, which serves /healthz, /readyz and /metrics."`
-	AppendSecretFile string        `name:"append-secret-file" env:"FAIRPACT_APPEND_SECRET_FILE" type:"path" help:"File with the bearer secrets of the append port: one per line, at least 16 bytes each. log-server accepts each of these secrets."`
-	ForkGuard        string        `name:"fork-guard" env:"FAIRPACT_FORK_GUARD" help:"URI of the fork guard, which keeps a record of the largest signed head outside the database: file://PATH (only for a single log-server), kubernetes://NAMESPACE/NAME (a ConfigMap) or postgres://… (a database of its own, also for several clusters). Empty: no fork guard, which a log that has one refuses."`
-	ForkGuardInit    *int64        `name:"fork-guard-init" env:"FAIRPACT_FORK_GUARD_INIT" help:"Set this only if the record of the fork guard is lost and you know that the database is complete. The value is the tree size of the newest published head. The guard then accepts the database only if that head has exactly this size, and if the log has no other guard."`
-	MaxConnections   int           `name:"max-connections" env:"FAIRPACT_MAX_CONNECTIONS" default:"8192" help:"Maximum number of open connections to the read port. At the limit, a new connection replaces one that waits for its client, of the network with the most connections. 0: no limit."`
-	LogKey           string        `name:"log-key" env:"FAIRPACT_LOG_KEY" help:"URI of the Ed25519 key that signs checkpoints: file://PATH (PEM, PKCS#8), dev://PATH (a development key), or a key in a KMS or HSM (gcpkms://, awskms://, pkcs11:). Empty: no checkpoints and no tiles."`
-	LogOrigin        string        `name:"log-origin" env:"FAIRPACT_LOG_ORIGIN" help:"Permanent name of the log, and of the log keys, in checkpoints: the public URL without scheme, such as fairpact.example.com."`
-	LogRetiredKeys   []string      `name:"log-retired-keys" env:"FAIRPACT_LOG_RETIRED_KEYS" sep:"," help:"Verifier keys (vkeys) of former log keys, comma-separated."`
-	WitnessPolicy    string        `name:"witness-policy-file" env:"FAIRPACT_WITNESS_POLICY_FILE" type:"path" help:"File with the trust policy (c2sp.org/tlog-policy), which names the witnesses to ask and the quorum that makes deals CERTIFIED. Empty: no witnesses."`
-	DrainDelay       time.Duration `name:"drain-delay" env:"FAIRPACT_DRAIN_DELAY" default:"0s" help:"How long to keep serving after SIGTERM, while /readyz fails and load balancers remove this replica."`
-	LogLevel         slog.Level    `name:"log-level" env:"FAIRPACT_LOG_LEVEL" default:"info" help:"Lowest level of the messages to log: debug, info, warn or error."`
-}
-
-// Validate checks the settings. An error names the environment variable instead of the flag,
-// because deployments set variables.
-func (c *config) Validate() error {
-	for _, required := range []struct{ name, value string }{
-		{"DATABASE_URL", c.DatabaseURL},
-		{appendSecretFile, c.AppendSecretFile},
-	} {
-		if required.value == "" {
-			return fmt.Errorf("%s is not set: set it as log-server --help describes", required.name)
-		}
-	}
-	if c.DatabaseConns < database.MinConns {
-		return fmt.Errorf("FAIRPACT_DATABASE_CONNS is %d: set it to %d or more", c.DatabaseConns, database.MinConns)
-	}
-	return nil
+	DatabaseURL       string        `env:"DATABASE_URL" required:"" help:"Postgres URL of the log. To create or update the schema, run fairpactctl migrate first."`
+	DatabaseConns     int32         `env:"FAIRPACT_DATABASE_CONNS" default:"8" help:"Maximum number of connections from this process to Postgres, at least 4."`
+	ReadOnly          bool          `env:"FAIRPACT_READ_ONLY" help:"Maintenance: refuse appends with READ_ONLY (503). Leaves that are in the log already are still published."`
+	ReadListen        string        `env:"FAIRPACT_READ_LISTEN" default:":8090" help:"Address of the public read port."`
+	AppendListen      string        `env:"FAIRPACT_APPEND_LISTEN" default:":8091" help:"Address of the private append port."`
+	AdminListen       string        `env:"FAIRPACT_ADMIN_LISTEN" default:":8092" help:"Address of the admin port, which serves /healthz, /readyz and /metrics."`
+	AppendSecretFile  string        `env:"FAIRPACT_APPEND_SECRET_FILE" required:"" type:"path" help:"File with the bearer secrets of the append port: one per line, at least 16 bytes each. log-server accepts each of these secrets."`
+	ForkGuard         string        `env:"FAIRPACT_FORK_GUARD" help:"URI of the fork guard, which keeps a record of the largest signed head outside the database: file://PATH (only for a single log-server), kubernetes://NAMESPACE/NAME (a ConfigMap) or postgres://… (a database of its own, also for several clusters). Empty: no fork guard, which a log that has one refuses."`
+	ForkGuardInit     *int64        `env:"FAIRPACT_FORK_GUARD_INIT" help:"Set this only if the record of the fork guard is lost and you know that the database is complete. The value is the tree size of the newest published head. The guard then accepts the database only if that head has exactly this size, and if the log has no other guard."`
+	MaxConnections    int           `env:"FAIRPACT_MAX_CONNECTIONS" default:"8192" help:"Maximum number of open connections to the read port. At the limit, a new connection replaces one that waits for its client, of the network with the most connections. 0: no limit."`
+	LogKey            string        `env:"FAIRPACT_LOG_KEY" help:"URI of the Ed25519 key that signs checkpoints: file://PATH (PEM, PKCS#8), dev://PATH (a development key), or a key in a KMS or HSM (gcpkms://, awskms://, pkcs11:). Empty: no checkpoints and no tiles."`
+	LogOrigin         string        `env:"FAIRPACT_LOG_ORIGIN" help:"Permanent name of the log, and of the log keys, in checkpoints: the public URL without scheme, such as fairpact.example.com."`
+	LogRetiredKeys    []string      `env:"FAIRPACT_LOG_RETIRED_KEYS" sep:"," help:"Verifier keys (vkeys) of former log keys, comma-separated."`
+	WitnessPolicyFile string        `env:"FAIRPACT_WITNESS_POLICY_FILE" type:"path" help:"File with the trust policy (c2sp.org/tlog-policy), which names the witnesses to ask and the quorum that makes deals CERTIFIED. Empty: no witnesses."`
+	DrainDelay        time.Duration `env:"FAIRPACT_DRAIN_DELAY" default:"0s" help:"How long to keep serving after SIGTERM, while /readyz fails and load balancers remove this replica."`
+	LogLevel          slog.Level    `env:"FAIRPACT_LOG_LEVEL" default:"info" help:"Lowest level of the messages to log: debug, info, warn or error."`
 }
 
 const (
@@ -74,6 +57,9 @@ func main() {
 }
 
 func run(ctx context.Context, c config, logger *slog.Logger) error {
+	if c.DatabaseConns < database.MinConns {
+		return fmt.Errorf("FAIRPACT_DATABASE_CONNS is %d: set it to %d or more", c.DatabaseConns, database.MinConns)
+	}
 	secrets, err := service.ReadSecrets(appendSecretFile, c.AppendSecretFile)
 	if err != nil {
 		return err
@@ -155,7 +141,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 // checkpoints returns nil without an error if the log publishes no checkpoints.
 func (c *config) checkpoints(ctx context.Context, logger *slog.Logger) (*translog.Checkpoints, error) {
 	if c.LogKey == "" && c.LogOrigin == "" {
-		if c.WitnessPolicy != "" {
+		if c.WitnessPolicyFile != "" {
 			return nil, errors.New("FAIRPACT_WITNESS_POLICY_FILE is set, but this log publishes no checkpoints for witnesses to cosign: set FAIRPACT_LOG_KEY and FAIRPACT_LOG_ORIGIN too")
 		}
 		logger.Warn("no checkpoints and no tiles, so nobody can mirror the log: set FAIRPACT_LOG_KEY and FAIRPACT_LOG_ORIGIN")
@@ -183,10 +169,10 @@ func (c *config) checkpoints(ctx context.Context, logger *slog.Logger) (*translo
 }
 
 func (c *config) readPolicy(config *translog.Checkpoints) (err error) {
-	if c.WitnessPolicy == "" {
+	if c.WitnessPolicyFile == "" {
 		return nil
 	}
-	if config.PolicyText, err = os.ReadFile(c.WitnessPolicy); err != nil {
+	if config.PolicyText, err = os.ReadFile(c.WitnessPolicyFile); err != nil {
 		return err
 	}
 	if config.Policy, err = checkpoint.ParsePolicy(config.PolicyText); err != nil {

@@ -152,7 +152,7 @@ func Close(pool *pgxpool.Pool) {
 // Config returns the configuration of a pool for Open. An error does not show the URL.
 func Config(databaseURL string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(databaseURL)
-	if err != nil {
+	if err != nil || databaseURL == "" { // for an empty URL, pgx would look for a server on this machine
 		return nil, unusable(err)
 	}
 	if config.ConnConfig.ConnectTimeout == 0 {
