@@ -117,7 +117,7 @@ e2e-kind: ## run the cluster tests on kind; needs Docker, kind, kubectl and helm
 # Build tags of e2e packages. Each adds files and removes none, so go vet takes all at once.
 SUITES := cluster,long,alerts,soak
 # The modules of the developer tools, except hack/gosec, which has no code.
-TOOLS := hack hack/charttools hack/bench hack/faults hack/logcheck hack/registry
+TOOLS := hack hack/charttools hack/bench hack/faults hack/logcheck
 
 .PHONY: lint
 lint: ## check formatting, archaic words and go.mod, and run go vet and staticcheck

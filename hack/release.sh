@@ -11,8 +11,9 @@
 # ARCHS: the architectures (default "amd64 arm64"). COSIGN_FLAGS: flags of cosign; if empty, cosign signs without a key
 # file (keyless), as in the workflow. HELM_FLAGS: flags of `helm push`, such as --plain-http for a registry on this machine.
 #
-# A trial on one machine needs a registry that the cluster's nodes reach as localhost, and a key of `cosign generate-key-pair`:
-#   go -C hack/registry build -o ../../bin/ . && bin/registry serve hack/registry/config.yaml &
+# A trial on one machine needs a key of `cosign generate-key-pair`, and a registry that the cluster's nodes reach as localhost. This one
+# keeps everything in memory:
+#   go -C hack build -buildvcs=false -o ../bin/ github.com/google/go-containerregistry/cmd/crane && bin/crane registry serve --address :5000 &
 #   HELM_FLAGS=--plain-http COSIGN_FLAGS="--key cosign.key --tlog-upload=false" hack/release.sh v0.1.0 localhost:5000/fairpact
 #   helm install fairpact oci://localhost:5000/fairpact/charts/fairpact --version 0.1.0 --plain-http …
 set -euo pipefail
