@@ -169,7 +169,7 @@ tolerations: {{ toJson . }}
   command: [/fairpactctl, key-files, /run/fairpact/key-secret, /run/fairpact/key]
   securityContext:
     {{- include "fairpact.containerSecurity" $root | nindent 4 }}
-  resources: {{ toJson $root.Values.keyFiles.resources }}
+  resources: {{ toJson $v.resources }}
   volumeMounts:
     - {name: key-secret, mountPath: /run/fairpact/key-secret, readOnly: true}
     - {name: key, mountPath: /run/fairpact/key}
@@ -181,7 +181,7 @@ tolerations: {{ toJson . }}
   command: [/fairpactctl, key-files, /run/fairpact/log-key-secret, /run/fairpact/log-key]
   securityContext:
     {{- include "fairpact.containerSecurity" $root | nindent 4 }}
-  resources: {{ toJson $root.Values.keyFiles.resources }}
+  resources: {{ toJson $v.resources }}
   volumeMounts:
     - {name: log-key-secret, mountPath: /run/fairpact/log-key-secret, readOnly: true}
     - {name: log-key, mountPath: /run/fairpact/log-key}
@@ -206,7 +206,7 @@ tolerations: {{ toJson . }}
 - {name: witness-policy, mountPath: /etc/fairpact/witness-policy, readOnly: true}
 {{- end }}
 {{- end }}
-{{- with concat $root.Values.extraVolumeMounts (include "fairpact.values" . | fromJson).extraVolumeMounts }}
+{{- with $root.Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
@@ -251,7 +251,7 @@ tolerations: {{ toJson . }}
     items: [{path: policy, fieldRef: {fieldPath: "metadata.annotations['fairpact.dev/witness-policy']"}}]
 {{- end }}
 {{- end }}
-{{- with concat $root.Values.extraVolumes (include "fairpact.values" . | fromJson).extraVolumes }}
+{{- with $root.Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
@@ -288,7 +288,6 @@ spec:
   {{- end }}
   minReadySeconds: 2
   progressDeadlineSeconds: 300
-  revisionHistoryLimit: {{ $root.Values.revisionHistoryLimit }}
   strategy:
     type: RollingUpdate
     rollingUpdate: {{ toJson $v.rollingUpdate }}
