@@ -9,5 +9,7 @@ import * as split from './split.v1.js';
 
 const ALL = new Map([split, random, shapley].map((one) => [one.ID, one]));
 
+export const IDS = [...ALL.keys()];
+
 /** Returns the module of an algorithm, or undefined if this page does not know the algorithm. */
 export const known = (id) => ALL.get(id);

@@ -15,7 +15,7 @@ export function showReport(container, { checks, claims, development }, certifica
       element('span', {}, good
         ? `All ${checks.length} checks hold. They were made in this browser.`
         : `${failed} of ${checks.length} checks failed. Do not rely on this certificate.`)),
-    ...(good && known(certificate.algorithm) ? [statement(certificate)].filter(Boolean) : []),
+    ...(good ? [statement(certificate)].filter(Boolean) : []),
     element('ul', { class: 'checks claims' }, claims.filter(({ status }) => status !== NONE).map((one) => claimed(one, certificate.parties))),
     element('details', { class: 'checked', open: !good }, element('summary', {}, 'What was checked'), element('ol', { class: 'checks' }, checks.map(row))),
   );
@@ -42,7 +42,7 @@ function row({ name, title, ok, detail, facts }) {
         : null));
 }
 
-/** Returns a node that says what the certificate settles. Returns null if the page does not know the algorithm or the form of its result. */
+/** Returns a node that says what the certificate settles. Returns null if the page does not know the form of its result. */
 function statement(certificate) {
   try {
     return certificate.outcome === 'VOID' ? voided(certificate) : computed(certificate);

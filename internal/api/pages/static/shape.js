@@ -1,7 +1,7 @@
 // The form of documents (certificate, tree head, status, key set, bundle), and contradictions
 // in a certificate. A rule is a function that returns what is wrong with a value, or null.
 
-import { known } from './algorithms.js';
+import { IDS, known } from './algorithms.js';
 import { isObject } from './jcs.js';
 import { signatureForm } from './p256.js';
 import { digestIn, openedBySeal } from './seats.js';
@@ -47,7 +47,7 @@ export const CERTIFICATE = record({
   cert_id: string,
   deal_id: string,
   outcome: oneOf('COMPUTED', 'VOID'),
-  algorithm: pattern(/^[a-z0-9]+\.v[1-9][0-9]*$/, 'the id of an algorithm'),
+  algorithm: oneOf(...IDS),
   mode: oneOf('sealed', 'open'),
   retention: oneOf('standard', 'purge'),
   parties: array(record({ index: integer, label: string, commitment: nullable(SHA256), attested_by: string })),
@@ -115,8 +115,7 @@ export function contradictions(c) {
   const [n, computed, flakers, { timing }] = [c.parties.length, c.outcome === 'COMPUTED', c.void_flakers, c];
   const missing = c.parties.flatMap((p, i) => (p.commitment === null ? [i] : []));
   const of = known(c.algorithm);
-  const [low, high] = of?.PARTIES ?? [2, Infinity];
-  const [draws, rejects] = [!of || 'redraw' in of, !of || 'rejectors' in of];
+  const [[low, high], draws, rejects] = [of.PARTIES, 'redraw' in of, 'rejectors' in of];
   const rising = (list) => list.every((v, i) => i === 0 || list[i - 1] < v);
   const claims = [
     [low <= n && n <= high, `${c.algorithm} takes ${low} to ${high} parties, not ${n}`],
