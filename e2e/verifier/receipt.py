@@ -6,6 +6,7 @@
 import hashlib
 import re
 
+import algorithms
 import closing
 import jcs
 import shape
@@ -15,6 +16,7 @@ import timelock
 TEXT = re.compile(r"fairpact seal receipt v1\nhttps?://[^\s/]+\n([A-Za-z0-9_-]{1,100})\n(0|[1-9][0-9]{0,15})\n(sha256:[0-9a-f]{64})\n"
                   r"([0-9a-f]{64})\n([0-9a-f]{64})\n([1-9][0-9]{0,15})\n(0|[1-9][0-9]{0,15})\n")
 NAMED = shape.record(extra=True, deal_id=shape.string, parties=shape.array(shape.record(extra=True, commitment=shape.nullable(shape.SHA256))),
+                     algorithm=shape.string,
                      void_flakers=shape.nullable(shape.array(shape.integer)), properties=shape.array(shape.string))
 ABSENT = ("void:missed-commit", "void:missed-reveal")
 
@@ -47,7 +49,7 @@ def parsed(file):
 
 
 def check(report, file, keys, signature):
-    """Adds the checks of a receipt file. signature: that of the round, in hex."""
+    """Adds the checks of a receipt file. signature: that of the round, in hex. Returns the sealed input, or None."""
     chain, stated, signed = chain_of(file), parsed(file), file["receipt"]
     due, hashed = chain[2] + (stated["round"] - 1) * chain[3], hashlib.sha256(file["seal"].encode()).hexdigest()
     report.add("receipt", "it is for the seal with hash %s, not %s" % (stated["seal_hash"], hashed) if hashed != stated["seal_hash"] else
@@ -58,18 +60,20 @@ def check(report, file, keys, signature):
     report.add("receipt_signature", by is None and "no key of the deployment signed the receipt", "by %s" % by)
     if not report.valid():
         report.add("seal", "not opened, because the receipt proves nothing")
-        return
+        return None
+    sealed = None
     try:
         plaintext = timelock.opened(file["seal"], chain[0], chain[1], stated["round"], signature)
-        timelock.opening(plaintext, stated["deal_id"], stated["party"], stated["commitment"])
+        sealed, _ = timelock.opening(plaintext, stated["deal_id"], stated["party"], stated["commitment"])
         problem = None
     except (timelock.Refused, timelock.NotOpened) as e:
         problem = "it does not prove a reveal, so the deployment may name party %d: %s" % (stated["party"], e)
     report.add("seal", problem, "round %d opens it to the commitment" % stated["round"])
+    return sealed
 
 
-def contradiction(stated, document):
-    """Returns how a certificate or bundle contradicts the receipt, or None."""
+def contradiction(stated, sealed, document):
+    """Returns how a certificate or bundle contradicts the receipt, or None. sealed: the input to which the seal opens, or None if it does not."""
     certificate = document.get("certificate", document) if type(document) is dict else document
     bad = NAMED(certificate)
     if bad:
@@ -83,6 +87,10 @@ def contradiction(stated, document):
         return "the bundle is false: its closing does not show the seal of party %d" % party
     if rows[party]["commitment"] != stated["commitment"]:
         return "the certificate is false: it does not show the commitment of party %d" % party
-    if party in (certificate["void_flakers"] or []) and any(p in ABSENT for p in certificate["properties"]):
+    if party not in (certificate["void_flakers"] or []):
+        return None
+    if any(p in ABSENT for p in certificate["properties"]):
         return "the certificate is false: it names party %d for an absence" % party
+    if sealed is not None and not algorithms.rejected(certificate["algorithm"], sealed):
+        return "the certificate is false: it names party %d, whose sealed input does not reject" % party
     return None

@@ -196,19 +196,28 @@ def cases():
     yield "rows-split-other-deal", dict(given, bundle=split, openings=stranger, failed=["commitments"]), [P, P, P, P, O, F, N], all2
     given = dict(given, parties=known)
     game = deal("shapley.v1", WORTH, ANSWERS)
-    yield "rows-shapley", dict(given, bundle=game), [P, P, P, P, O, P, N], all3
+    yield "rows-shapley", dict(given, bundle=dict(game, openings=ANSWERS)), [P, P, P, P, O, P, N], all3
+    yield "rows-shapley-unopened", dict(given, bundle=game), [P, P, P, P, O, O, N], all3
     lie = deal("shapley.v1", WORTH, ANSWERS, result=wrong_shapley())
     yield "rows-shapley-lie", dict(given, bundle=lie, failed=["result"]), [P, P, P, P, O, F, N], all3
     mine = [opening(0, ANSWERS[0])]
-    yield "rows-shapley-half", dict(given, bundle=game, openings=mine), [P, P, P, P, O, P, N], all3
+    yield "rows-shapley-half", dict(given, bundle=game, openings=mine), [P, P, P, P, O, O, N], all3
     yield "rows-shapley-lie-half", dict(given, bundle=lie, openings=mine, failed=["result"]), [P, P, P, P, O, F, N], all3
     rejected = ANSWERS[:2] + [{"input": {"accept": False}, "salt": "salt 2"}]
     lie = deal("shapley.v1", WORTH, rejected, result=KNOWN["shapley.v1"].result(LABELS, WORTH, [s["input"] for s in ANSWERS]))
     yield "rows-shapley-hidden-rejection", dict(given, bundle=lie, openings=[opening(2, rejected[2])], failed=["result"]), [P, P, P, P, O, F, N], all3
+    yield "rows-shapley-hidden-rejection-unseen", dict(given, bundle=lie), [P, P, P, P, O, O, N], all3
     void = deal("shapley.v1", WORTH, rejected, flakers=[2], void="void:rejected")
+    yield "rows-void-rejected-half", dict(given, bundle=void, openings=[opening(i, rejected[i]) for i in (0, 2)]), [P, P, P, P, O, O, N], all3
     yield "rows-void-rejected", dict(given, bundle=dict(void, openings=rejected)), [P, P, P, P, O, P, N], all3
     lie = deal("shapley.v1", WORTH, rejected, flakers=[1], void="void:rejected")
     yield "rows-void-rejected-lie", dict(given, bundle=dict(lie, openings=rejected), failed=["result"]), [P, P, P, P, O, F, N], all3
+    third = [opening(2, ANSWERS[2])]
+    for name, revealed in (("", True), ("-unrevealed", False)):
+        void = deal("shapley.v1", WORTH, ANSWERS, flakers=[2], void="void:rejected", revealed=revealed)
+        yield "rows-void-accepted" + name, dict(given, bundle=dict(void, openings=ANSWERS), failed=["result"]), [P, P, P, P, O, F, N], all3
+        yield "rows-void-accepted-half" + name, dict(given, bundle=void, openings=third, failed=["result"]), [P, P, P, P, O, F, N], all3
+        yield "rows-void-accepted-unseen" + name, dict(given, bundle=void, openings=mine), [P, P, P, P, O, O, N], all3
     void = deal("random.v1", {"beacon_round": 12040883}, NONCES, flakers=[1], void="void:missed-reveal", revealed=False)
     yield "rows-void-missed", dict(given, bundle=void), [P, P, P, P, O, O, N], all3
     late = deal("split.v1", {"items": ["house", "boat"]}, POINTS, closed=1600000200)

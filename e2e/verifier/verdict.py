@@ -93,16 +93,17 @@ def fixed(report, _):
 def result(report, certificate):
     of = certificate["algorithm"]
     if report.recomputed:
-        return PROVEN, report.recomputed
+        return PROVEN, "recomputed from the inputs of all parties"
     if certificate["outcome"] == "VOID":
         return OPEN, "there is no result; which party missed its deadline or rejected is the service's word"
-    if report.opened is None and report.alone:
+    if report.opened is None and report.alone and not report.supposed:
         return OPEN, "the result was not recomputed; verify the bundle, or give --inputs and --params"
     missing = [i for i in range(len(certificate["parties"])) if i not in (report.opened or ())]
     if not missing:
         return OPEN, "all commitments were opened, but the declared values are missing: verify the bundle, or give --params"
     more = "; get the bundle again" if algorithms.draws(of) else "; all parties can consent, or send their openings: --opening FILE"
-    return OPEN, "the inputs of %d of %d parties are missing: %s%s" % (len(missing), len(certificate["parties"]), few(missing), more)
+    word = "the arithmetic holds, but that all accepted is the service's word: " if report.supposed else ""
+    return OPEN, word + "the inputs of %d of %d parties are missing: %s%s" % (len(missing), len(certificate["parties"]), few(missing), more)
 
 
 def draw(report, certificate):

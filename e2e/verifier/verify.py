@@ -72,7 +72,8 @@ class Report:
         self.late = None          # how the times contradict the declaration
         self.early = None         # how the beacon round of the draw could be out before the last reveal
         self.opened = None        # indexes of the parties whose commitments were opened; None if no opening is known
-        self.recomputed = None    # says from what the result was recomputed
+        self.recomputed = False   # the result was recomputed from the inputs of all parties
+        self.supposed = False     # the result was recomputed as if all parties accepted whose inputs are missing
         self.bound = False        # the hash of the beacon chain in the bundle is that of its key and its other values
         self.chain = None         # name of the beacon chain, known beforehand, that signed the round
 
@@ -429,21 +430,35 @@ def check_openings(report, certificate, lists, files, params):
         report.opened = {i for i, data in enumerate(opened) if data and None not in data}
         report.add("commitments", "the input and salt of parties %s do not open the commitments" % verdict.few(closed) if closed else None,
                    "%d of %d opened" % (len(report.opened), len(parties)))
-    if not any(known) or not all(known) or closed or certificate["input_root"] is None:
-        # Where every input of a COMPUTED deal is an acceptance, the result follows without openings. A known
-        # input stands for itself: it may be a rejection that the operator hid.
+    complete = any(known) and all(known) and not closed and certificate["input_root"] is not None
+    if complete:
+        root = "sha256:" + root_of([leaf_hash(data[0]) for data in opened]).hex()
+        report.add("input_root", None if root == certificate["input_root"] else "the root computed from the inputs is not input_root", root)
+    liar = falsely_rejected(certificate, {i: known[i][0]["input"] for i in report.opened or ()})
+    if liar is not None:
+        report.add("result", "the certificate says that party %d rejected, but its input does not reject" % liar)
+    elif not complete:
+        # If every input of a COMPUTED deal is an acceptance, the params alone give the result. A known input
+        # stands for itself: it may be a rejection that the operator hid.
         if certificate["outcome"] == "COMPUTED" and hasattr(of, "ACCEPTED") and params is not None and not closed:
             problem = result_problem(certificate, [rows[0]["input"] if rows else of.ACCEPTED for rows in known], params)
             report.add("result", problem, "byte for byte as recomputed")
-            report.recomputed = None if problem else "recomputed from the declared values: every party's acceptance gives this result"
-        return None
-    root = "sha256:" + root_of([leaf_hash(data[0]) for data in opened]).hex()
-    report.add("input_root", None if root == certificate["input_root"] else "the root computed from the inputs is not input_root", root)
-    if params is not None:
+            report.supposed = not problem
+    elif params is not None:
         problem = result_problem(certificate, [rows[0]["input"] for rows in known], params)
         report.add("result", problem, "byte for byte as recomputed")
-        report.recomputed = None if problem or root != certificate["input_root"] else "recomputed from the inputs of all parties"
+        report.recomputed = not problem and root == certificate["input_root"]
     return None
+
+
+def falsely_rejected(certificate, inputs):
+    """Returns a party that a VOID names as one that rejected, although its input does not reject, or None.
+
+    inputs: the open inputs by party. A VOID has an input_root only after a rejection.
+    """
+    if not algorithms.rejects(certificate["algorithm"]) or certificate["input_root"] is None and "void:rejected" not in certificate["properties"]:
+        return None
+    return next((i for i in certificate["void_flakers"] or () if i in inputs and not algorithms.rejected(certificate["algorithm"], inputs[i])), None)
 
 
 def result_problem(certificate, inputs, params):
@@ -598,9 +613,9 @@ def receipt_main(given):
         print("verify: %s" % e, file=sys.stderr)
         return EXIT_UNREADABLE
     keys = given.pubkey or [k for k in [file.get("pubkey")] if type(k) is str]
-    receipt.check(report, file, keys, signature)
+    sealed = receipt.check(report, file, keys, signature)
     if document is not None:
-        report.add("certificate", receipt.contradiction(stated, document), "it does not contradict the receipt")
+        report.add("certificate", receipt.contradiction(stated, sealed, document), "it does not contradict the receipt")
     report.claims = [{"claim": "issued", "status": verdict.PROVEN if given.pubkey else verdict.OPEN,
                       "detail": "by a key that you gave" if given.pubkey else "by a key that the file names; give the key of the deployment with --pubkey"}]
     return show(report, given.json)

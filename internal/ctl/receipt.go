@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/drand"
@@ -17,7 +18,7 @@ import (
 
 type receiptCommand struct {
 	File        string   `arg:"" help:"Receipt file that fairpactctl deal join wrote."`
-	Certificate string   `placeholder:"FILE" help:"Certificate or bundle of the deal: check that it does not name the party for an absence."`
+	Certificate string   `placeholder:"FILE" help:"Certificate or bundle of the deal: check that it does not name the party for an absence, or for a rejection that was not sealed."`
 	Pubkey      []string `sep:"," placeholder:"KEY" help:"Key of the deployment that you know. Without it, the key is the one in the receipt file."`
 	relayFlags
 }
@@ -132,8 +133,8 @@ func (p *proven) open(chain drand.Chain, seal, signature string) error {
 	return err
 }
 
-// contradicts returns an error if the certificate says that the party was absent, or committed to
-// something else.
+// contradicts returns an error if the certificate says that the party was absent, committed to something
+// else, or rejected although its input does not.
 func (p proven) contradicts(document any) error {
 	members, _ := document.(map[string]any)
 	closing, _ := members["closing"].(map[string]any)
@@ -151,12 +152,16 @@ func (p proven) contradicts(document any) error {
 		return fmt.Errorf("the bundle is false: its closing does not show the seal %s of party %d, for which the deployment signed a receipt", p.SealHash, p.Party)
 	}
 	committed := c.Parties[p.Party].Commitment
+	a, known := algorithm.Lookup(c.Algorithm)
 	absent := slices.Contains(c.Properties, certificate.MissedCommit) || slices.Contains(c.Properties, certificate.MissedReveal)
 	switch {
 	case committed == nil || *committed != p.Commitment:
 		return fmt.Errorf("the certificate is false: it does not show the commitment %s of party %d, for which the deployment signed a receipt", p.Commitment, p.Party)
-	case absent && slices.Contains(c.VoidFlakers, int(p.Party)):
+	case !slices.Contains(c.VoidFlakers, int(p.Party)):
+	case absent:
 		return fmt.Errorf("the certificate is false: it names party %d for an absence, but the deployment signed a receipt for a seal that opens to the party's commitment", p.Party)
+	case !known || !a.Rejects(p.Input):
+		return fmt.Errorf("the certificate is false: it names party %d, but the deployment signed a receipt for a seal that opens to an input that does not reject", p.Party)
 	}
 	return nil
 }

@@ -31,11 +31,12 @@ func TestReceiptExposesAFalseFlaker(t *testing.T) {
 	defer relay.Close()
 	chain := server.Chain()
 	const dealID, round, salt = "d_0123456789abcdefghijkl", int64(1000), "00112233445566778899aabbccddeeff"
-	input := map[string]any{"accept": true}
-	commits := canon.Commitment(canon.Encode(input), []byte(salt))
+	input, rejects := map[string]any{"accept": true}, map[string]any{"accept": false}
+	commits, no := canon.Commitment(canon.Encode(input), []byte(salt)), canon.Commitment(canon.Encode(rejects), []byte(salt))
 	files := func(name string, opening timelock.Opening, change func(*timelock.Receipt)) string {
 		seal := timelock.Seal(chain, round, opening.Plaintext(), timelock.Random(make([]byte, 48)))
-		r := timelock.Receipt{Origin: "https://fairpact.example", DealID: dealID, Party: 1, Commitment: commits, SealHash: timelock.Hash(seal), Chain: chain.Hash, Round: round, Time: chain.RoundTime(round) - 100}
+		commitment := canon.Commitment(canon.Encode(opening.Input), []byte(salt))
+		r := timelock.Receipt{Origin: "https://fairpact.example", DealID: dealID, Party: 1, Commitment: commitment, SealHash: timelock.Hash(seal), Chain: chain.Hash, Round: round, Time: chain.RoundTime(round) - 100}
 		change(&r)
 		signature, err := signer.Sign(r.Message())
 		ok(t, err)
@@ -62,14 +63,19 @@ func TestReceiptExposesAFalseFlaker(t *testing.T) {
 	same := func(*timelock.Receipt) {}
 	mine := timelock.Opening{DealID: dealID, Party: 1, Input: input, Salt: salt}
 	good := files("good", mine, same)
-	stranger := mine
+	stranger, rejector := mine, mine
 	stranger.Party = 0
+	rejector.Input = rejects
+	rejected := files("rejected", rejector, same)
 	for _, row := range []struct {
 		what, file, certificate, says string
 		code                          int
 	}{
 		{"a good seal", good, "", "the seal opens to the commitment", ExitOK},
-		{"a party that rejected", good, certified("rejected", certificate.Rejected, []int{1}, &commits), "the seal opens", ExitOK},
+		{"a party that rejected", rejected, certified("rejected.cert", certificate.Rejected, []int{1}, &no), "the seal opens", ExitOK},
+		{"a rejection named an absence", rejected, certified("absent", certificate.MissedReveal, []int{1}, &no), "names party 1 for an absence", ExitFailed},
+		{"a false rejector", good, certified("rejector", certificate.Rejected, []int{1}, &commits), "does not reject", ExitFailed},
+		{"a false rejector without a reason", good, certified("unsaid", "", []int{1}, &commits), "does not reject", ExitFailed},
 		{"another party is named", good, certified("other", certificate.MissedReveal, []int{0}, &commits), "the seal opens", ExitOK},
 		{"a false flaker", good, certified("false", certificate.MissedReveal, []int{1}, &commits), "names party 1 for an absence", ExitFailed},
 		{"a dropped commitment", good, certified("dropped", certificate.MissedCommit, []int{1}, nil), "does not show the commitment", ExitFailed},

@@ -38,6 +38,14 @@ def draws(algorithm):
     return hasattr(KNOWN[algorithm], "redraw")
 
 
+def rejected(algorithm, sealed):
+    """Reports whether this input of a party rejects the deal."""
+    try:
+        return bool(KNOWN[algorithm].rejectors([sealed]))
+    except (KeyError, AttributeError, TypeError, ValueError):
+        return False  # no such algorithm or rejection, or an input that no deal accepts
+
+
 def rejects(algorithm):
     """Reports whether a party can reject a deal of the algorithm."""
     return hasattr(KNOWN[algorithm], "rejectors")

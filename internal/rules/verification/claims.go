@@ -58,7 +58,8 @@ type seen struct {
 	late        string       // how the times contradict the declaration
 	early       string       // how the beacon round of the draw could be out before the last reveal
 	opened      map[int]bool // parties whose commitments were opened; nil if no opening is known
-	recomputed  string       // from what the result was recomputed
+	recomputed  bool         // the result was recomputed from the inputs of all parties
+	supposed    bool         // the result was recomputed as if all parties accepted whose inputs are missing
 	bound       bool         // the hash of the beacon chain in the bundle is that of its key and its other values
 	chain       string       // the beacon chain, known beforehand, that signed the round
 }
@@ -184,11 +185,11 @@ func (r *Report) cosigned() (Status, string) {
 
 func (r *Report) follows(c *certificate.Certificate) (Status, string) {
 	switch {
-	case r.seen.recomputed != "":
-		return Proven, r.seen.recomputed
+	case r.seen.recomputed:
+		return Proven, "recomputed from the inputs of all parties"
 	case c.Outcome == certificate.Void:
 		return NotProven, "there is no result; which party missed its deadline or rejected is the service's word"
-	case r.seen.opened == nil && r.seen.alone:
+	case r.seen.opened == nil && r.seen.alone && !r.seen.supposed:
 		return NotProven, "the result was not recomputed; verify the bundle, or give --inputs and --params"
 	}
 	var missing []int
@@ -204,7 +205,11 @@ func (r *Report) follows(c *certificate.Certificate) (Status, string) {
 	if a, _ := algorithm.Lookup(c.Algorithm); a.Redraws() {
 		more = "get the bundle again"
 	}
-	return NotProven, fmt.Sprintf("the inputs of %d of %d parties are missing: %s; %s", len(missing), len(c.Parties), problem.List(missing, "%d", ", "), more)
+	word := ""
+	if r.seen.supposed {
+		word = "the arithmetic holds, but that all accepted is the service's word: "
+	}
+	return NotProven, word + fmt.Sprintf("the inputs of %d of %d parties are missing: %s; %s", len(missing), len(c.Parties), problem.List(missing, "%d", ", "), more)
 }
 
 func (r *Report) drawn(c *certificate.Certificate) (Status, string) {
@@ -221,7 +226,7 @@ func (r *Report) drawn(c *certificate.Certificate) (Status, string) {
 		return NotProven, r.seen.early + ": whoever revealed last could choose the winner; only another deal, with a later round, can prove a draw"
 	case r.seen.alone:
 		return NotProven, "a certificate alone does not show whether its beacon round was out before the last reveal; verify the bundle, which has the declared deadlines"
-	case r.seen.recomputed == "":
+	case !r.seen.recomputed:
 		return NotProven, "nonce_digest is the service's word: the openings of all parties are missing; get the bundle again"
 	case r.seen.chain == "":
 		if r.seen.bound {

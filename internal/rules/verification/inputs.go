@@ -17,8 +17,6 @@ type Openings struct {
 	Files []timelock.Opening // of single parties
 }
 
-const fromDeclared = "recomputed from the declared values: every party's acceptance gives this result"
-
 // open adds the checks Commitments and, once all commitments are open, InputRoot and Result. params are
 // nil if unknown. No detail of these checks contains an input or a salt.
 func (r *Report) open(given Openings, params map[string]any) {
@@ -29,12 +27,12 @@ func (r *Report) open(given Openings, params map[string]any) {
 		return
 	}
 	a, _ := algorithm.Lookup(p.Algorithm)
-	// Where every input of a COMPUTED deal is an acceptance, the result follows without openings. A known
-	// input stands for itself: it may be a rejection that the operator hid.
+	// If every input of a COMPUTED deal is an acceptance, the params alone give the result. A known input
+	// stands for itself: it may be a rejection that the operator hid.
 	accepted := p.Outcome == certificate.Computed && a.Accepted != nil && params != nil
 	if !slices.ContainsFunc(known, func(rows []timelock.Opening) bool { return len(rows) > 0 }) {
 		if accepted {
-			r.recompute(slices.Repeat([]map[string]any{a.Accepted}, len(known)), params, fromDeclared)
+			r.supposed(slices.Repeat([]map[string]any{a.Accepted}, len(known)), params)
 		}
 		return
 	}
@@ -58,31 +56,54 @@ func (r *Report) open(given Openings, params map[string]any) {
 	}
 	r.hold(Commitments, len(closed) == 0, fmt.Sprintf("the input and salt of parties %v do not open the commitments", closed),
 		fmt.Sprintf("%d of %d opened", len(r.seen.opened), len(known)))
-	if len(r.seen.opened) < len(known) || p.InputRoot == nil {
+	complete := len(r.seen.opened) == len(known) && p.InputRoot != nil
+	root := certificate.InputRoot(leaves)
+	if complete {
+		r.hold(InputRoot, root == *p.InputRoot, "the root computed from the inputs is not input_root", root)
+	}
+	if liar := r.falselyRejected(known); liar >= 0 {
+		r.add(Result, fmt.Sprintf("the certificate says that party %d rejected, but its input does not reject", liar), "")
+		return
+	}
+	if !complete {
 		if accepted && len(closed) == 0 {
 			all := slices.Repeat([]map[string]any{a.Accepted}, len(known))
 			for i := range r.seen.opened {
 				all[i] = known[i][0].Input
 			}
-			r.recompute(all, params, fromDeclared)
+			r.supposed(all, params)
 		}
 		return
 	}
-	root := certificate.InputRoot(leaves)
-	r.hold(InputRoot, root == *p.InputRoot, "the root computed from the inputs is not input_root", root)
 	if params != nil {
-		r.recompute(inputs, params, "recomputed from the inputs of all parties")
-		if root != *p.InputRoot {
-			r.seen.recomputed = ""
-		}
+		r.seen.recomputed = r.recompute(inputs, params) && root == *p.InputRoot
 	}
 }
 
-func (r *Report) recompute(inputs []map[string]any, params map[string]any, from string) {
+// supposed makes the check Result with an acceptance for each input that is not known.
+func (r *Report) supposed(inputs []map[string]any, params map[string]any) {
+	r.seen.supposed = r.recompute(inputs, params)
+}
+
+func (r *Report) recompute(inputs []map[string]any, params map[string]any) bool {
 	wrong := resultProblem(r.of.Payload, inputs, params)
-	if r.add(Result, wrong, "byte for byte as recomputed"); wrong == "" {
-		r.seen.recomputed = from
+	r.add(Result, wrong, "byte for byte as recomputed")
+	return wrong == ""
+}
+
+// falselyRejected returns a party that a VOID names as one that rejected, although its open input does not
+// reject, or -1. A VOID has an input_root only after a rejection.
+func (r *Report) falselyRejected(known [][]timelock.Opening) int {
+	p := r.of.Payload
+	a, _ := algorithm.Lookup(p.Algorithm)
+	if p.Outcome == certificate.Void && a.MayReject() && (p.InputRoot != nil || slices.Contains(p.Properties, certificate.Rejected)) {
+		for _, i := range p.VoidFlakers {
+			if r.seen.opened[i] && !a.Rejects(known[i][0].Input) {
+				return i
+			}
+		}
 	}
+	return -1
 }
 
 // byParty returns all openings of each party, or what is wrong with them.

@@ -42,9 +42,9 @@ export function describe({ view, party, cautions }, page, chain, sealedFor) {
 const round = (number, chain, id) => ABOUT.round(number, chain === QUICKNET.hash, element('code', { id }, chain));
 
 function whoSees(view, about) {
-  if (view.retention === 'purge') return ABOUT.deleted(about?.may_reject);
+  if (view.retention === 'purge') return ABOUT.deleted;
   if (view.mode === 'open' || about?.needs_beacon) return ABOUT.allSee;
-  return ABOUT.allConsent(about?.may_reject);
+  return ABOUT.allConsent;
 }
 
 function inWords(text, view) {

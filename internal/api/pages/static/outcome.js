@@ -46,13 +46,11 @@ export const tryAgain = ({ deal_id: deal, algorithm, algorithm_params: params, m
   href: '/new', id: 'try-again', onclick: () => again.set('', { deal, algorithm, params, mode, retention, title, message, names: [parties[party], ...parties.filter((p) => p.index !== party)].map((p) => p.label) }),
 }, RESULT.tryAgain);
 
-/** Returns who sees the inputs of an ended deal: 'all' parties; all after 'consent'; 'nobody'; or 'needless' if the result follows from the declared values. */
+/** Returns who sees the inputs of an ended deal: 'all' parties; all after 'consent'; or 'nobody'. */
 function sightOf({ state, mode, retention, algorithm, contents_deleted: deleted }) {
-  const about = algorithmOf(algorithm);
   if (state === 'VOID' || deleted) return 'nobody';
-  if (about?.may_reject) return 'needless';
   if (retention === 'purge') return 'nobody';
-  return mode === 'open' || about?.needs_beacon ? 'all' : 'consent';
+  return mode === 'open' || algorithmOf(algorithm)?.needs_beacon ? 'all' : 'consent';
 }
 
 /** Consents, or repeats the consent. Returns the parties that have not consented. */

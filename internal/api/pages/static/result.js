@@ -2,7 +2,7 @@
 
 import { QUICKNET } from './bls.js';
 import { byId, call, codeOf, copyButton, element, once, problemOf } from './dom.js';
-import { algorithmOf, drawTime, facts, pageOf } from './facts.js';
+import { drawTime, facts, pageOf } from './facts.js';
 import { saveFile } from './keep.js';
 import { COMMON, PUBLIC } from './texts.js';
 import { duration, localTime, name, names } from './words.js';
@@ -87,14 +87,13 @@ async function showResult({ deal, bundle }) {
 function proof(deal, bundle) {
   const report = element('div', { class: 'report', id: 'report', 'aria-live': 'polite' });
   const text = JSON.stringify(bundle);
-  const recomputes = bundle.openings || algorithmOf(deal.algorithm)?.may_reject;
   const check = element('button', {
     type: 'button', class: 'second', id: 'verify-bundle', onclick: () => once(check, async () => (await import('./submitted.js')).verifyText(text, report)),
   }, COMMON.check);
   return [
     element('h2', {}, COMMON.proof),
     element('p', {}, COMMON.proves,
-      deal.state === 'VOID' ? '' : recomputes ? PUBLIC.recomputes : PUBLIC.operatorsWord),
+      deal.state === 'VOID' ? '' : bundle.openings ? PUBLIC.recomputes : PUBLIC.operatorsWord),
     element('p', { class: 'actions' }, element('button', { type: 'button', class: 'second', id: 'save-bundle', onclick: () => saveFile(`fairpact-${id}-proof.json`, text) }, COMMON.saveProof), check),
     element('p', { class: 'hint' }, PUBLIC.whoseKeys(location.host, element('a', { href: '/#verify' }, COMMON.wholeVerifier))),
     report,

@@ -30,7 +30,8 @@ export const seeing = (issuer) => ({
   late: null, // how the times contradict the declaration
   early: null, // how the beacon round of the draw could be out before the last reveal
   opened: null, // the parties whose commitments were opened; null if no opening is known
-  recomputed: null, // says from what the result was recomputed
+  recomputed: false, // the result was recomputed from the inputs of all parties
+  supposed: false, // the result was recomputed as if all parties accepted whose inputs are missing
   bound: false, // whether the hash of the beacon chain in the bundle is that of its key and its other values
   chain: null, // the name of the beacon chain, known beforehand, that signed the round
 });
@@ -92,18 +93,18 @@ function fixed({ seen: { late, closed, policy }, certificate }) {
 }
 
 function result({ seen, certificate }) {
-  if (seen.recomputed) return [PROVEN, seen.recomputed];
+  if (seen.recomputed) return [PROVEN, 'recomputed from the inputs of all parties'];
   if (certificate.outcome === 'VOID') return [OPEN, 'there is no result; which party missed its deadline or rejected is the service’s word'];
-  if (!algorithm(certificate.algorithm)) return [OPEN, `this page does not know ${certificate.algorithm}, so it did not recompute the result`];
-  if (seen.opened === null && seen.alone) return [OPEN, 'the result was not recomputed; verify the bundle, or give the inputs and the parameters'];
+  if (seen.opened === null && seen.alone && !seen.supposed) return [OPEN, 'the result was not recomputed; verify the bundle, or give the inputs and the parameters'];
   const missing = certificate.parties.flatMap(({ label }, i) => (seen.opened?.has(i) ? [] : [label]));
   if (!missing.length) return [OPEN, 'all commitments were opened, but the declared values are missing: verify the bundle, or give the parameters'];
   const more = algorithm(certificate.algorithm).redraw ? 'get the proof again' : 'all parties can consent to show their inputs, or send you their openings';
-  return [OPEN, `the inputs of ${missing.length} of ${certificate.parties.length} parties are missing: ${few(missing)}; ${more}`];
+  const word = seen.supposed ? 'the arithmetic holds, but that all accepted is the service’s word: ' : '';
+  return [OPEN, `${word}the inputs of ${missing.length} of ${certificate.parties.length} parties are missing: ${few(missing)}; ${more}`];
 }
 
 function draw({ checks, seen, certificate }) {
-  if (!algorithm(certificate.algorithm)?.redraw || certificate.outcome === 'VOID') return [NONE, 'nothing was drawn'];
+  if (!algorithm(certificate.algorithm).redraw || certificate.outcome === 'VOID') return [NONE, 'nothing was drawn'];
   const failed = checks.find(({ name, ok }) => name === 'result' && !ok);
   if (failed) return [FALSE, `result: ${failed.detail}`];
   if (seen.early) return [OPEN, `${seen.early}: whoever revealed last could choose the winner; only another deal, with a later round, can prove a draw`];

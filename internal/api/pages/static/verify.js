@@ -81,7 +81,7 @@ export async function addCertificate(add, seen, { certificate, head, keys, known
   add('input_root_wellformed', 'The root over the inputs is well-formed',
     root === null ? computed && 'COMPUTED without input_root' : SHA256(root) && `input_root ${SHA256(root)}`, root ?? 'null, as a VOID may have');
   add('consistency', 'Nothing in it contradicts itself', contradictions(certificate).join('; '), 'outcome, parties, times and properties agree');
-  if (computed && algorithm(certificate.algorithm)?.redraw) {
+  if (computed && algorithm(certificate.algorithm).redraw) {
     add('draw', 'The draw follows from the beacon', await drawProblem(certificate),
       'recomputed from beacon and nonce_digest', [['ticket', shown(certificate.result?.ticket)]]);
     await addBeacon(add, seen, certificate.result?.beacon, chain);
@@ -179,10 +179,10 @@ export async function addOpenings(add, seen, certificate, lists, files, params) 
     if (file.deal_id !== dealId || file.party >= parties.length) return add('commitments', titles.commitments, `the opening of party ${file.party} in deal ${String(file.deal_id).slice(0, 80)} does not belong to this deal`);
     known[file.party].push(file);
   }
-  const compare = async (inputs, from) => {
+  const compare = async (inputs) => {
     const [problem, ...rest] = await recomputed(certificate, inputs, params);
     add('result', titles.result, problem, ...rest);
-    if (!problem) seen.recomputed = from;
+    return !problem;
   };
   const opened = await Promise.all(known.map((rows, i) => Promise.all(rows.map((row) => opening(parties[i].commitment, row)))));
   const closed = opened.flatMap((data, i) => (data.includes(null) ? [parties[i].label] : []));
@@ -191,19 +191,37 @@ export async function addOpenings(add, seen, certificate, lists, files, params) 
     add('commitments', titles.commitments, closed.length && `the input and salt of ${few(closed)} do not open the commitments`, `${seen.opened.size} of ${parties.length} opened`,
       parties.map((p) => [p.label, String(p.commitment)]));
   }
-  if (!known.length || closed.length || known.some((rows) => !rows.length) || certificate.input_root === null) {
-    // Where every input of a COMPUTED deal is an acceptance, the result follows without openings. A known
-    // input stands for itself: it may be a rejection that the operator hid.
-    if (certificate.outcome === 'COMPUTED' && of?.ACCEPTED && params && !closed.length) {
-      await compare(known.map(([row]) => row?.input ?? of.ACCEPTED), 'recomputed from the declared values: every party’s acceptance gives this result');
-    }
-    return null;
+  const complete = known.length && !closed.length && known.every((rows) => rows.length) && certificate.input_root !== null;
+  let root = null;
+  if (complete) {
+    root = `sha256:${toHex(await rootOf(await Promise.all(opened.map((data) => leafHash(data[0])))))}`;
+    add('input_root', titles.input_root, root !== certificate.input_root && 'the root computed from the inputs is not input_root', root);
   }
-  const root = `sha256:${toHex(await rootOf(await Promise.all(opened.map((data) => leafHash(data[0])))))}`;
-  add('input_root', titles.input_root, root !== certificate.input_root && 'the root computed from the inputs is not input_root', root);
-  if (params && of) await compare(known.map((rows) => rows[0].input), 'recomputed from the inputs of all parties');
-  if (root !== certificate.input_root) seen.recomputed = null;
+  const liar = falselyRejected(certificate, of, (i) => seen.opened?.has(i) && known[i][0].input);
+  if (liar !== undefined) {
+    add('result', titles.result, `the certificate says that ${parties[liar].label} rejected, but its input does not reject`);
+  } else if (!complete) {
+    // If every input of a COMPUTED deal is an acceptance, the params alone give the result. A known input
+    // stands for itself: it may be a rejection that the operator hid.
+    if (certificate.outcome === 'COMPUTED' && of.ACCEPTED && params && !closed.length) {
+      seen.supposed = await compare(known.map(([row]) => row?.input ?? of.ACCEPTED));
+    }
+  } else if (params) {
+    seen.recomputed = await compare(known.map((rows) => rows[0].input)) && root === certificate.input_root;
+  }
   return null;
+}
+
+/** Returns a party that a VOID names as one that rejected, although its input does not reject, or undefined. inputOf returns a party's open input. A VOID has an input_root only after a rejection. */
+function falselyRejected({ void_flakers: flakers, input_root: root, properties }, { rejectors }, inputOf) {
+  if (!rejectors || (root === null && !properties.includes('void:rejected'))) return undefined;
+  return flakers?.find((i) => {
+    try {
+      return inputOf(i) && !rejectors([inputOf(i)]).length;
+    } catch {
+      return true; // an input that no deal accepts
+    }
+  });
 }
 
 async function recomputed(certificate, inputs, params) {
