@@ -12,7 +12,10 @@ import signatures
 ED25519, ECDSA, COSIGNATURE, ML_DSA = 0x01, 0x02, 0x04, 0x06
 SIZES = {ED25519: 32, ECDSA: 91, COSIGNATURE: 32, ML_DSA: 1312}  # bytes of a public key, by type
 DER_P256 = bytes.fromhex("3059301306072a8648ce3d020106082a8648ce3d030107034200")  # the DER prefix of an uncompressed P-256 point
-NAME = re.compile(r"[^\s+]+")
+# A name is not empty, and has no plus sign, control character or Unicode space. The space class of a regex is another set in each language.
+NAME = re.compile("[^\\x00-\\x20\\x7f-\\xa0+\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]+")
+LINE = re.compile("— (%s) ([A-Za-z0-9+/=]+)" % NAME.pattern)
+MOST_LINES, MOST_BYTES = 100, 256 << 10  # of a note
 
 
 class Refused(ValueError):
@@ -99,8 +102,10 @@ class Note:
         body, blank, lines = text.rpartition("\n\n")
         self.text = body + "\n"
         parts = self.text.split("\n")
-        if not blank or not lines.endswith("\n") or len(parts) != 4 or not parts[0]:
-            raise Refused("not a signed checkpoint: it has no blank line before the signatures")
+        if not blank or not lines.endswith("\n") or len(parts) != 4 or not NAME.fullmatch(parts[0]):
+            raise Refused("not a signed checkpoint: it has no blank line before the signatures, or its origin cannot be the name of a key")
+        if lines.count("\n") > MOST_LINES or len(text.encode()) > MOST_BYTES:
+            raise Refused("the checkpoint has more than %d signature lines or %d bytes" % (MOST_LINES, MOST_BYTES))
         self.origin, size, root = parts[:3]
         if not re.fullmatch("0|[1-9][0-9]{0,18}", size):
             raise Refused("the checkpoint's size %.40r is not a number" % size)
@@ -108,16 +113,21 @@ class Note:
         if len(self.root) != 32:
             raise Refused("the checkpoint's root is not 32 bytes")
         for line in lines[:-1].split("\n"):
-            match = re.fullmatch("— ([^\\s+]+) ([A-Za-z0-9+/=]+)", line)
+            match = LINE.fullmatch(line)
             data = b64(match[2]) if match else b""
             if len(data) < 5:
                 raise Refused("%.60r is not a signature line" % line)
             self.lines.append((match[1], data[:4], data[4:]))
 
     def signed(self, keys):
-        """Returns which of the given keys signed. Raises Refused if a signature by a given key is invalid, unless it is ML-DSA-44."""
-        by = []
+        """Returns which of the given keys signed. Raises Refused if a signature by a given key is invalid, unless it is ML-DSA-44.
+
+        Only the first line of a name and key ID counts.
+        """
+        by, first = [], {}
         for name, key_id, signature in self.lines:
+            first.setdefault((name, key_id), signature)
+        for (name, key_id), signature in first.items():
             for key in keys:
                 if key.name == name and key.id == key_id:
                     if not key.verify(self.text.encode(), signature):

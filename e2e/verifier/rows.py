@@ -64,14 +64,14 @@ def proof(certificate, head, cosigned=True, time=1700000000):
     return "\n".join(["c2sp.org/tlog-proof@v1", "index %d" % of["leaf_index"]] + rows) + "\n\n" + text + "\n" + lines
 
 
-def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, signed=True, void=None, revealed=True, chain=QUICKNET, closed=None, declared=None, sealed_for=None, pinned=False, texts=None, acted=False):
+def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, signed=True, void=None, revealed=True, chain=QUICKNET, closed=None, declared=None, sealed_for=None, pinned=False, texts=None, acted=False, names=LABELS):
     """Returns the bundle of a deal that has ended. result: the certified result; None: the true one. void: the reason.
 
     chain: hash of the beacon chain. closed: when the reveals closed, by default in time. declared: labels in the declaration, if others.
     sealed_for: the round that opened inputs, of a deal whose commit_deadline is SEALED_BY. pinned: whether the deal declares the chain. texts: title and message, audience and who acts.
-    acted: whether the certificate says that the initiator acted for all.
+    acted: whether the certificate says that the initiator acted for all. names: the labels.
     """
-    labels = LABELS[:len(sealed)]
+    labels = names[:len(sealed)]
     of = KNOWN[algorithm]
     draws = hasattr(of, "redraw")
     beacon = dict(BEACON, chain_hash=chain) if draws else None
@@ -107,6 +107,12 @@ def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, si
     bundle = {"bundle_version": "1", "certificate": certificate, "tree_head": head, "keys": toys.key_set((toys.KEY, "current")),
               "log_proof": proof(certificate, head), "declaration": declaration}
     return dict(bundle, beacon=dict(CHAIN, chain_hash=chain)) if draws and void is None else bundle
+
+
+def reissued(bundle, **changes):
+    """Returns the bundle with these changes in its certificate."""
+    certificate, head = toys.issue({k: v for k, v in {**bundle["certificate"], **changes}.items() if k not in ("signature", "log_proof")})
+    return dict(bundle, certificate=certificate, tree_head=head, log_proof=proof(certificate, head))
 
 
 SEALED_BY = 1700000100  # the round is due at 1700000160
@@ -271,6 +277,36 @@ def cases():
     yield "rows-organised-unsaid", dict(given, bundle=dict(hidden, openings=NONCES), parties={}, failed=["declaration"]), [P, P, P, F, O, O, O], [O, O, O]
     early = deal("random.v1", {"beacon_round": 12040883}, NONCES, signed=False, texts=dict(organised, reveal_deadline=1800000000), acted=True)
     yield "rows-organised-early", dict(given, bundle=dict(early, openings=NONCES), parties={}, failed=["declaration"]), [P, P, P, F, O, O, O], [O, O, O]
+    # What an implementation easily reads in another way: limits, members of another type or case, signature lines.
+    bare = {"pubkeys": [toys.KEY.public], "failed": []}
+    misshapen = ["shape", "key_in_force", "tree_size", "merkle_inclusion", "input_root_wellformed", "consistency"]
+    private = {name: value for name, value in alone.items() if name != "declaration"}
+    yield "rows-unknown-algorithm", dict(bare, bundle=reissued(private, algorithm="auction.v1", result={"winner": 0}), failed=misshapen), [F, O, O, O, O, O, O], []
+    half = lambda *items: {"method": "adjusted_winner", "shares": [
+        {"party": i, "label": LABELS[i], "items": [{"item": item, "share": "1/2"} for item in items], "value_ppb": 500000000} for i in range(2)]}
+    same = [{"input": {"valuations": {"boat": 1}}, "salt": "salt %d" % i} for i in range(2)]
+    for name, items, failed in (("", ["a" * 200, "boat"], []), ("-too-long", ["é" * 100 + "a", "boat"], ["result"])):
+        of = deal("split.v1", {"items": items}, same, result=half(*items), signed=False)
+        yield "rows-split-item" + name, dict(bare, bundle=dict(of, openings=same), failed=failed), [P, P, O, O, O, F if failed else P, N], [O, O]
+    renamed = lambda result, names: dict(result, shares=[dict(row, label=name) for row, name in zip(result["shares"], names)])
+    shares = game["certificate"]["result"]
+    for name, names in (("twice", ["Ann", "Ann", "Cleo"]), ("comma", ["Ann", "Bob,", "Cleo"]), ("control", ["Ann", "Bob\x85", "Cleo"]), ("long", ["Ann", "é" * 101, "Cleo"])):
+        of = deal("shapley.v1", WORTH, ANSWERS, result=renamed(shares, names), signed=False, names=names)
+        yield "rows-shapley-label-" + name, dict(bare, bundle=dict(of, openings=ANSWERS), failed=["result"]), [P, P, O, O, O, F, N], [O, O, O]
+    of = deal("shapley.v1", {"coalition_values": {"nobody": 1}}, rejected, flakers=[2], void="void:rejected", signed=False)
+    yield "rows-void-rejected-of-no-game", dict(bare, bundle=dict(of, openings=rejected), failed=["result"]), [P, P, O, O, O, F, N], [O, O, O]
+    for name, beacon in (("", {"beacon": {"chain_hash": "ab", "round": 3}}), ("-number", {"beacon": {"chain_hash": 5}}), ("-capital", {"Beacon": {"Chain_Hash": "ab"}})):
+        yield "rows-split-beacon" + name, dict(bare, bundle=reissued(alone, result=dict(beacon, method="x"))), [P, P, O, O, O, O, N], [O, O]
+    line = lambda name, data=b"abcd" + bytes(8): "— %s %s\n" % (name, base64.b64encode(data).decode())
+    note = alone["log_proof"]
+    bad = line(ORIGIN, log_key().id + bytes(64))
+    strangers = lambda n: "".join(line("o%d.example" % i) for i in range(n))
+    notes_of = [("lines", note + strangers(98), []), ("too-many-lines", note + strangers(99), ["log_proof"]), ("second-line-of-the-log", note + bad, []),
+                ("first-line-of-the-log", note.replace("— " + ORIGIN, bad + "— " + ORIGIN), ["checkpoint_signature"]),
+                ("name-feff", note + line("a\ufeffb"), []), ("name-of-nothing", note + line(""), ["log_proof"]), ("name-plus", note + line("a+b"), ["log_proof"])]
+    notes_of += [("name-%04x" % ord(c), note + line("a%sb" % c), ["log_proof"]) for c in "\x01\x1c\x7f\x85\xa0\u2028\u3000"]
+    for name, text, failed in notes_of:
+        yield "rows-note-" + name, dict(bare, bundle=dict(alone, log_proof=text), failed=failed), [P, F if failed else P, O, O, O, O, N], [O, O]
     quiet = dict(split, log_proof=proof(split["certificate"], split["tree_head"], cosigned=False))
     yield "rows-not-cosigned", dict(given, bundle=quiet, parties=two, failed=["witnesses"]), [P, P, F, P, O, O, N], all2
 

@@ -3,6 +3,7 @@
 import hashlib
 import re
 
+import algorithms
 import jcs
 import signatures
 import timelock
@@ -124,7 +125,7 @@ def check_declaration(report, declaration, certificate, times):
             if row["label"] != label or (by["key"] if by["declared"] else None) != key:
                 problem = "party %d has another label or another declared key in the declaration than in the certificate" % i
                 break
-        problem = problem or other_draw(declaration, certificate["result"])
+        problem = problem or other_draw(declaration, certificate)
         report.early = None if problem else too_early(declaration, times)
         if report.early and "acted_by" in declaration:
             problem = "the initiator acted for all parties, but " + report.early
@@ -152,11 +153,11 @@ def too_early(declaration, times):
     return None
 
 
-def other_draw(declaration, result):
-    """Returns how the beacon of a result differs from the declared one, or None."""
-    beacon = (result or {}).get("beacon")
-    if type(beacon) is not dict or "chain_hash" not in beacon:
-        return None
+def other_draw(declaration, certificate):
+    """Returns how the beacon of a draw differs from the declared one, or None."""
+    beacon = (certificate["result"] or {}).get("beacon")
+    if not algorithms.draws(certificate["algorithm"]) or type(beacon) is not dict or type(beacon.get("chain_hash")) is not str or not beacon["chain_hash"]:
+        return None  # the check draw refuses such a result of a draw
     if declaration["beacon_chain"] != beacon["chain_hash"]:
         return "the result was not drawn from the declared beacon chain"
     declared, drawn = declaration["algorithm_params"].get("beacon_round"), beacon.get("round")

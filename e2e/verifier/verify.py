@@ -385,8 +385,10 @@ def check_own_input(report, own, certificate):
 def draw_problem(certificate):
     shown = certificate["result"]
     labels = [p["label"] for p in certificate["parties"]]
+    of = algorithms.KNOWN[certificate["algorithm"]]
     try:
-        again = algorithms.KNOWN[certificate["algorithm"]].redraw(labels, shown)
+        algorithms.check_labels(labels, of.PARTIES)
+        again = of.redraw(labels, shown)
     except ValueError as e:
         return str(e)
     return None if jcs.encode(again) == jcs.encode(shown) else "the recomputed result is %s" % jcs.encode(again).decode()
@@ -464,6 +466,7 @@ def falsely_rejected(certificate, inputs):
 def result_problem(certificate, inputs, params):
     of, shown, labels = algorithms.KNOWN[certificate["algorithm"]], certificate["result"], [p["label"] for p in certificate["parties"]]
     try:
+        algorithms.check_labels(labels, of.PARTIES)
         again = of.result(labels, params, inputs, (shown or {}).get("beacon"))
         if again is None and certificate["void_flakers"] != of.rejectors(inputs):
             return "void_flakers are not the parties that rejected"

@@ -13,6 +13,7 @@ A module has:
 
 import importlib
 import pkgutil
+import re
 
 
 def member(container, name, kind):
@@ -25,6 +26,15 @@ def natural(value, what):
     if type(value) is not int or value < 0:
         raise ValueError("%s is not a non-negative integer" % what)
     return value
+
+
+def check_labels(labels, parties):
+    """Raises ValueError unless a deal with this least and most number of parties takes the labels."""
+    if not parties[0] <= len(labels) <= parties[1]:
+        raise ValueError("%d labels for %d to %d parties" % (len(labels), *parties))
+    for label in labels:
+        if not label or len(label.encode()) > 200 or re.search("[\\x00-\\x1f\\x7f-\\x9f]", label):
+            raise ValueError("the label %.40r is empty, has over 200 bytes or a control character" % label)
 
 
 KNOWN = {}  # the modules by id; each file in this folder is one

@@ -3,7 +3,7 @@
 import hashlib
 import re
 
-from algorithms import member, natural
+from algorithms import member
 
 ID, PARTIES = "random.v1", (2, 10000)
 
@@ -40,7 +40,9 @@ def draw(labels, beacon, digest):
         raise ValueError("beacon.randomness is not SHA-256 of beacon.signature")
     if not re.fullmatch("[0-9a-f]{64}", digest):
         raise ValueError("nonce_digest is not 64 lower-case hex digits")
-    number = natural(member(beacon, "round", int), "beacon.round")
+    number = member(beacon, "round", int)
+    if number < 1:
+        raise ValueError("beacon.round is %d, but the first round is 1" % number)
     seed = hashlib.sha256(
         b"fairpact/random.v1\x00" + bytes.fromhex(beacon["chain_hash"]) + number.to_bytes(8, "big")
         + bytes.fromhex(beacon["randomness"]) + bytes.fromhex(digest)

@@ -15,12 +15,12 @@ def rejectors(inputs):
 
 
 def result(labels, params, inputs, beacon=None):
+    n = len(labels)
+    if len(set(labels)) < n or any("," in label for label in labels):
+        raise ValueError("a label occurs twice or holds a comma")
+    worth = coalitions(labels, member(params, "coalition_values", dict))
     if rejectors(inputs):
         return None
-    n = len(labels)
-    if n > PARTIES[1]:
-        raise ValueError("shapley.v1 takes at most %d parties" % PARTIES[1])
-    worth = coalitions(labels, member(params, "coalition_values", dict))
     total = worth.get(2**n - 1, 0)
     exact = []
     for i in range(n):

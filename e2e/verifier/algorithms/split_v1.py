@@ -5,12 +5,15 @@ from fractions import Fraction
 from algorithms import member, natural
 
 ID, PARTIES = "split.v1", (2, 16)
+MOST_ITEMS, MOST_VALUES, MOST_BYTES = 1000, 4096, 200  # items; items × parties; bytes of an item
 
 
 def result(labels, params, inputs, beacon=None):
     items = member(params, "items", list)
     if not items or not all(type(i) is str and i for i in items) or len(set(items)) != len(items):
         raise ValueError("`items` is not a list of different, non-empty strings")
+    if len(items) > MOST_ITEMS or len(items) * len(labels) > MOST_VALUES or any(len(i.encode()) > MOST_BYTES for i in items):
+        raise ValueError("`items` has more items or longer ones than a deal takes")
     values = []
     for party, sealed in enumerate(inputs):
         valuations = member(sealed, "valuations", dict)

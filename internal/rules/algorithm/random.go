@@ -175,6 +175,9 @@ func readBeacon(b *Beacon, round int64) (chain, randomness [32]byte, err error) 
 	if b == nil {
 		return chain, randomness, fmt.Errorf("beacon round %d is not pinned yet: random.v1 cannot draw without it", round)
 	}
+	if b.Round < 1 {
+		return chain, randomness, fmt.Errorf("beacon.round is %d, but the first round is 1", b.Round)
+	}
 	if b.Round != round {
 		return chain, randomness, fmt.Errorf("the pinned beacon round is %d, but the deal declared round %d", b.Round, round)
 	}

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -109,13 +110,32 @@ func Open(signedNote []byte, logs, cosigners []Key) (c Checkpoint, signed []Key,
 
 var errUnsigned = errors.New("the checkpoint carries no signature by a known key of its log")
 
-// ParseNote reads the checkpoint in a signed note without verifying its signatures.
+const maxLines = 100 // signature lines of a note, as in package note
+
+// ParseNote reads the checkpoint in a signed note without verifying its signatures. It accepts exactly what
+// /protocol, section 8.1, allows.
 func ParseNote(signedNote string) (Checkpoint, error) {
+	if len(signedNote) > MaxNote {
+		return Checkpoint{}, fmt.Errorf("the checkpoint is over %d bytes", MaxNote)
+	}
 	at := strings.LastIndex(signedNote, "\n\n")
 	if at < 0 {
 		return Checkpoint{}, errors.New("not a signed note: no blank line before the signatures")
 	}
-	return Parse(signedNote[:at+1])
+	lines := slices.Collect(strings.Lines(signedNote[at+2:]))
+	if n := len(lines); n < 1 || n > maxLines {
+		return Checkpoint{}, fmt.Errorf("the checkpoint has %d signature lines, not 1 to %d", n, maxLines)
+	}
+	for _, line := range lines {
+		if !IsSignatureLine(line) {
+			return Checkpoint{}, fmt.Errorf("%.60q is not a signature line", line)
+		}
+	}
+	c, err := Parse(signedNote[:at+1])
+	if err == nil && !isKeyName(c.Origin) {
+		err = fmt.Errorf("the origin %.60q of the checkpoint cannot be the name of a key", c.Origin)
+	}
+	return c, err
 }
 
 // CheckOrigin returns an error if the origin cannot be the name of a log and its keys. The
@@ -129,7 +149,7 @@ func CheckOrigin(origin string) error {
 		return errors.New("the origin is over 255 bytes: use a shorter one")
 	case strings.Contains(origin, "://") || strings.HasPrefix(origin, "/") || strings.HasSuffix(origin, "/"):
 		return fmt.Errorf("the origin %q has a scheme, or a slash at its start or end: write it without these, as in example.com/log", origin)
-	case !utf8.ValidString(origin) || strings.Contains(origin, "+") || strings.ContainsFunc(origin, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
+	case !isKeyName(origin):
 		return fmt.Errorf("the origin %q has a space, a plus, a control character or invalid UTF-8: use the log's public URL without scheme, such as example.com/log", origin)
 	}
 	return nil
@@ -207,10 +227,10 @@ func ECDSAKey(name string, public *ecdsa.PublicKey) (Key, error) {
 	return ParseKey(name + "+" + hex.EncodeToString(id[:4]) + "+" + encode64(append([]byte{TypeECDSA}, der...)))
 }
 
-// isKeyName follows c2sp.org/signed-note. CheckOrigin is stricter.
+// isKeyName follows c2sp.org/signed-note, and refuses all control characters. CheckOrigin is stricter.
 func isKeyName(name string) bool {
 	return name != "" && utf8.ValidString(name) && !strings.Contains(name, "+") &&
-		!strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || unicode.IsSpace(r) })
+		!strings.ContainsFunc(name, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })
 }
 
 // Verify implements note.Verifier. It refuses a cosignature with timestamp 0, which does not claim

@@ -126,7 +126,7 @@ func (r *Report) declared(members, closing map[string]any, p certificate.Payload
 		}
 	}
 	if wrong == "" {
-		wrong = otherDraw(members, p.Result)
+		wrong = otherDraw(members, p)
 	}
 	if chain, known := sealTimes(members, closing); wrong == "" && known {
 		r.seen.early = tooEarly(members, chain)
@@ -151,11 +151,12 @@ func tooEarly(declaration map[string]any, chain drand.Chain) string {
 	return ""
 }
 
-func otherDraw(declaration map[string]any, result json.RawMessage) string {
-	drawn := shownBeacon(result)
+func otherDraw(declaration map[string]any, p certificate.Payload) string {
+	a, _ := algorithm.Lookup(p.Algorithm)
+	drawn := shownBeacon(p.Result)
 	round := declaration["algorithm_params"].(map[string]any)["beacon_round"]
 	switch {
-	case drawn.ChainHash == "":
+	case drawn.ChainHash == "" || !a.Redraws():
 		return ""
 	case declaration["beacon_chain"] != drawn.ChainHash:
 		return "the result was not drawn from the declared beacon chain"
@@ -197,10 +198,13 @@ func sealTimes(declaration, closing map[string]any) (chain drand.Chain, known bo
 	return chain, chain.Genesis >= 0 && chain.Period >= 1 && chain.Period < 1<<32
 }
 
-func shownBeacon(result json.RawMessage) algorithm.Beacon {
-	var shown struct{ Beacon algorithm.Beacon }
-	if len(result) > 0 {
-		_ = json.Unmarshal(result, &shown)
-	}
-	return shown.Beacon
+// shownBeacon returns the beacon round in a result. A member that is missing or of another type is left zero.
+func shownBeacon(result json.RawMessage) (b algorithm.Beacon) {
+	tree, _ := canon.ParseObject(result) // not json.Unmarshal, which takes names in any case
+	shown, _ := tree["beacon"].(map[string]any)
+	b.ChainHash, _ = shown["chain_hash"].(string)
+	b.Round, _ = shown["round"].(int64)
+	b.Randomness, _ = shown["randomness"].(string)
+	b.Signature, _ = shown["signature"].(string)
+	return b
 }

@@ -1,6 +1,7 @@
-// What the algorithms compute with: exact fractions, and members of params and inputs. A fraction
+// What the algorithms compute with: exact fractions, labels, and members of params and inputs. A fraction
 // is {n, d}: two BigInts in lowest terms, d positive.
 
+import { bytesOf } from './bytes.js';
 import { isObject } from './jcs.js';
 
 function gcd(a, b) {
@@ -30,6 +31,13 @@ export function member(container, name, kind) {
   const good = { object: isObject, array: Array.isArray, integer: Number.isSafeInteger }[kind] ?? ((v) => typeof v === kind);
   if (!good(value)) throw new Error(`\`${name}\` is missing or of the wrong type: its type must be ${kind}`);
   return value;
+}
+
+/** Throws unless a deal with this least and most number of parties takes the labels. */
+export function checkLabels(labels, [low, high]) {
+  if (labels.length < low || labels.length > high) throw new Error(`${labels.length} labels for ${low} to ${high} parties`);
+  const wrong = labels.find((label) => !label || bytesOf(label).length > 200 || /[\x00-\x1f\x7f-\x9f]/.test(label));
+  if (wrong !== undefined) throw new Error(`the label “${wrong.slice(0, 40)}” is empty, has over 200 bytes or a control character`);
 }
 
 export function natural(value, what) {

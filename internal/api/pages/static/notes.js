@@ -8,6 +8,11 @@ import { N, decompress, verify } from './p256.js';
 const [ED25519, ECDSA, COSIGNATURE, ML_DSA] = [0x01, 0x02, 0x04, 0x06];
 const DER_P256 = fromHex('3059301306072a8648ce3d020106082a8648ce3d030107034200');
 
+// A name is not empty, and has no plus sign, control character or Unicode space. \s is another set in each language.
+const NAME = '[^\\x00-\\x20\\x7f-\\xa0+\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]+';
+const [ORIGIN, LINE, VKEY] = [`${NAME}`, `— (${NAME}) ([A-Za-z0-9+/=]+)`, `(${NAME})\\+([0-9a-f]{8})\\+(.+)`].map((form) => new RegExp(`^${form}$`));
+const [MOST_LINES, MOST_BYTES] = [100, 256 << 10]; // of a note
+
 function base64(text) {
   let raw;
   try {
@@ -27,7 +32,7 @@ async function keyOf(name, kind, material) {
 }
 
 async function parseKey(vkey) {
-  const [, name, id, text] = /^([^\s+]+)\+([0-9a-f]{8})\+(.+)$/.exec(vkey) ?? [];
+  const [, name, id, text] = VKEY.exec(vkey) ?? [];
   const raw = text === undefined ? [] : base64(text);
   const sizes = { [ED25519]: 33, [ECDSA]: 92, [COSIGNATURE]: 33, [ML_DSA]: 1313 };
   if (raw.length < 2 || raw.length !== sizes[raw[0]]) throw new Error(`“${vkey.slice(0, 80)}” is not a verifier key`);
@@ -72,12 +77,14 @@ export function parseNote(signed) {
   const at = signed.lastIndexOf('\n\n');
   const text = signed.slice(0, at + 1);
   const parts = text.split('\n');
-  if (at < 0 || !signed.endsWith('\n') || parts.length !== 4 || !parts[0]) throw new Error('not a signed checkpoint, which has three lines, a blank line and signature lines');
+  if (at < 0 || !signed.endsWith('\n') || parts.length !== 4 || !ORIGIN.test(parts[0])) throw new Error('not a signed checkpoint, which has three lines, a blank line and signature lines');
   const [origin, size] = parts;
   const root = base64(parts[2]);
   if (!/^(0|[1-9][0-9]{0,15})$/.test(size) || !Number.isSafeInteger(Number(size)) || root.length !== 32) throw new Error('not a signed checkpoint: its size is not a number, or its root is not 32 bytes');
-  const lines = signed.slice(at + 2, -1).split('\n').map((line) => {
-    const [, name, data] = /^— ([^\s+]+) ([A-Za-z0-9+/=]+)$/.exec(line) ?? [];
+  const given = signed.slice(at + 2, -1).split('\n');
+  if (given.length > MOST_LINES || bytesOf(signed).length > MOST_BYTES) throw new Error(`the checkpoint has more than ${MOST_LINES} signature lines or ${MOST_BYTES} bytes`);
+  const lines = given.map((line) => {
+    const [, name, data] = LINE.exec(line) ?? [];
     const raw = data === undefined ? [] : base64(data);
     if (raw.length < 5) throw new Error(`“${line.slice(0, 60)}” is not a signature line`);
     return { name, id: raw.subarray(0, 4), signature: raw.subarray(4) };
@@ -85,10 +92,12 @@ export function parseNote(signed) {
   return { text: bytesOf(text), origin, size: Number(size), root, lines };
 }
 
-/** Returns the given keys that signed the note. Throws if a signature under a given key is invalid. */
+/** Returns the given keys that signed the note. Throws if a signature under a given key is invalid. Only the first line of a name and key ID counts. */
 export async function signers(note, keys) {
-  const by = [];
+  const [by, seen] = [[], new Set()];
   for (const { name, id, signature } of note.lines) {
+    if (seen.has(`${name} ${id}`)) continue;
+    seen.add(`${name} ${id}`);
     for (const key of keys.filter((k) => k.name === name && equal(k.id, id))) {
       if (key.kind === ML_DSA) continue; // this page cannot check ML-DSA, so the cosignature does not count
       if (!await holds(key, note.text, signature)) throw new Error(`invalid signature for key ${key.words}`);

@@ -2,7 +2,7 @@
 
 import { bigEndian, bytesOf, concat, fromHex, sha256, toHex } from './bytes.js';
 import { element } from './dom.js';
-import { member, natural } from './exact.js';
+import { member } from './exact.js';
 import { name } from './words.js';
 
 export const [ID, PARTIES] = ['random.v1', [2, 10000]];
@@ -44,7 +44,8 @@ async function draw(labels, beacon, digest) {
   }
   if (toHex(await sha256(fromHex(beacon.signature))) !== beacon.randomness) throw new Error('beacon.randomness is not SHA-256 of beacon.signature');
   if (!/^[0-9a-f]{64}$/.test(digest)) throw new Error('nonce_digest is not 64 lower-case hex digits');
-  const round = natural(member(beacon, 'round', 'integer'), 'beacon.round');
+  const round = member(beacon, 'round', 'integer');
+  if (round < 1) throw new Error(`beacon.round is ${round}, but the first round is 1`);
   const tickets = await ticketsOf(labels, { ...beacon, round }, digest);
   const winner = tickets.reduce((best, ticket, i) => (ticket < tickets[best] ? i : best), 0);
   const { chain_hash, randomness, signature } = beacon;

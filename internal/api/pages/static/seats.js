@@ -1,6 +1,7 @@
 // Seat signatures: the declaration of a deal, the message that a seat key signs, and
 // attested_by (/protocol, section 3.1).
 
+import { known as algorithm } from './algorithms.js';
 import { bytesOf, sha256, toHex } from './bytes.js';
 import { encode } from './jcs.js';
 import { keyProblem, sign, verify as holds } from './p256.js';
@@ -114,10 +115,12 @@ function tooEarly({ algorithm_params: { beacon_round: given }, reveal_deadline: 
   return `beacon round ${round} is not published after reveal_deadline ${by}`;
 }
 
-function otherDraw({ beacon_chain: chain, algorithm_params: { beacon_round: round } }, drawn) {
-  if (drawn?.chain_hash === undefined) return null;
+/** Returns how the beacon of a draw differs from the declared one, or null. */
+function otherDraw({ beacon_chain: chain, algorithm_params: { beacon_round: round } }, { algorithm: id, result }) {
+  const drawn = result?.beacon;
+  if (!algorithm(id).redraw || typeof drawn?.chain_hash !== 'string' || !drawn.chain_hash) return null; // the check draw refuses such a result of a draw
   if (chain !== drawn.chain_hash) return 'the result was not drawn from the declared beacon chain';
-  return round === drawn.round ? null : `the declaration names beacon round ${round}, but the result was drawn from round ${JSON.stringify(drawn.round)}`;
+  return Number.isSafeInteger(round) && round === drawn.round ? null : `the declaration names beacon round ${round}, but the result was drawn from round ${JSON.stringify(drawn.round)}`;
 }
 
 /** Reports whether at least one input came from a timelock seal. */
@@ -139,7 +142,7 @@ function untimely(declaration, { timing, properties }, times) {
 export async function addDeclaration(add, seen, declaration, certificate, times) {
   const [named] = digestIn(certificate.properties);
   if (declaration === undefined) return false;
-  const { parties: rows, result } = certificate;
+  const { parties: rows } = certificate;
   const { party_labels: labels, party_keys: keys } = declaration;
   let problem = null;
   if (named === null) problem = 'the certificate names no declaration';
@@ -153,7 +156,7 @@ export async function addDeclaration(add, seen, declaration, certificate, times)
       const by = attested(row.attested_by);
       return row.label !== labels[i] || (by?.declared ? by.key : null) !== keys[i];
     });
-    problem = other >= 0 ? `party ${other} has another label or another declared key in the declaration than in the certificate` : otherDraw(declaration, result?.beacon);
+    problem = other >= 0 ? `party ${other} has another label or another declared key in the declaration than in the certificate` : otherDraw(declaration, certificate);
     seen.early = problem ? null : tooEarly(declaration, times);
     if (seen.early && 'acted_by' in declaration) problem = `the initiator acted for all parties, but ${seen.early}`;
     seen.late = problem ? null : untimely(declaration, certificate, times);

@@ -11,7 +11,11 @@ export const ACCEPTED = { accept: true };
 
 export const rejectors = (inputs) => inputs.flatMap((input, i) => (member(input, 'accept', 'boolean') ? [] : [i]));
 
-export const result = (labels, params, inputs) => (rejectors(inputs).length ? null : shapley(labels, params));
+export function result(labels, params, inputs) {
+  if (new Set(labels).size < labels.length || labels.some((label) => label.includes(','))) throw new Error('a label occurs twice or holds a comma');
+  const shares = shapley(labels, params);
+  return rejectors(inputs).length ? null : shares;
+}
 
 export function shapley(labels, params) {
   const n = labels.length;

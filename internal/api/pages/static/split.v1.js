@@ -1,14 +1,19 @@
 // split.v1: adjusted winner (Brams and Taylor) for two parties, proportional for more.
 
+import { bytesOf } from './bytes.js';
 import { ONE, ZERO, floor, fraction, less, member, minus, natural, over, plus, sum, text, times } from './exact.js';
 import { name, percent, ratio } from './words.js';
 
 export const [ID, PARTIES] = ['split.v1', [2, 16]];
+const [MOST_ITEMS, MOST_VALUES, MOST_BYTES] = [1000, 4096, 200]; // items; items × parties; bytes of an item
 
 export function result(labels, params, inputs) {
   const items = member(params, 'items', 'array');
   if (!items.length || new Set(items).size !== items.length || !items.every((i) => typeof i === 'string' && i)) {
     throw new Error('`items` is not a list of different, non-empty strings');
+  }
+  if (items.length > MOST_ITEMS || items.length * labels.length > MOST_VALUES || items.some((item) => bytesOf(item).length > MOST_BYTES)) {
+    throw new Error('`items` has more items or longer ones than a deal takes');
   }
   const values = inputs.map((input, party) => {
     const valuations = member(input, 'valuations', 'object');

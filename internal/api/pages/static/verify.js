@@ -4,6 +4,7 @@
 import { known as algorithm } from './algorithms.js';
 import { QUICKNET, signed } from './bls.js';
 import { bytesOf, concat, equal, fromHex, sha256, toHex } from './bytes.js';
+import { checkLabels } from './exact.js';
 import { canonical, encode, isObject } from './jcs.js';
 import { inForce, standing } from './keys.js';
 import { climb, leafHash, rootOf } from './merkle.js';
@@ -142,7 +143,9 @@ async function addInclusion(add, proof, head, headProblem, entry) {
 
 async function drawProblem({ algorithm: id, result: shown, parties }) {
   try {
-    const again = canonical(await algorithm(id).redraw(parties.map((p) => p.label), shown));
+    const [of, labels] = [algorithm(id), parties.map((p) => p.label)];
+    checkLabels(labels, of.PARTIES);
+    const again = canonical(await of.redraw(labels, shown));
     return again === canonical(shown) ? null : `the recomputed result is ${again}`;
   } catch (fault) {
     return fault.message;
@@ -227,6 +230,7 @@ function falselyRejected({ void_flakers: flakers, input_root: root, properties }
 async function recomputed(certificate, inputs, params) {
   const [of, shown, labels] = [algorithm(certificate.algorithm), certificate.result, certificate.parties.map((p) => p.label)];
   try {
+    checkLabels(labels, of.PARTIES);
     const again = await of.result(labels, params, inputs, shown?.beacon);
     const facts = [['recomputed', canonical(again)]];
     if (again === null && String(certificate.void_flakers) !== String(of.rejectors(inputs))) return ['void_flakers are not the parties that rejected', '', facts];
