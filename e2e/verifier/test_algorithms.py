@@ -78,8 +78,9 @@ class Algorithms(unittest.TestCase):
                 random_v1.nonce_digest([{"nonce": bad}])
         with self.assertRaises(ValueError):
             random_v1.result(list("abc"), {"beacon_round": 1}, inputs, self.BEACON)
-        with self.assertRaises(ValueError):
-            random_v1.draw(list("abc"), dict(self.BEACON, randomness="0" * 64), digest.hex())
+        for wrong in ({"randomness": "0" * 64}, {"round": 0}, {"round": -1}):
+            with self.assertRaises(ValueError):
+                random_v1.draw(list("abc"), dict(self.BEACON, **wrong), digest.hex())
 
     def test_draw_of_a_certificate(self):
         digest = random_v1.nonce_digest([{"nonce": "01"}, {"nonce": "02"}])

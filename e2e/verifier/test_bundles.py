@@ -102,6 +102,15 @@ class Bundles(unittest.TestCase):
             self.assertFalse(report.valid())
             self.assertIn(says, check["detail"])
 
+    def test_notes_have_bounds(self):
+        """At most 256 KiB, and an origin that can be the name of a key."""
+        note = rows.deal("split.v1", {"items": ["house", "boat"]}, rows.POINTS)["log_proof"].partition("\n\n")[2]
+        notes.Note(note)
+        for wrong in (note + "— o.example %s\n" % base64.b64encode(bytes(200000)).decode(), note.replace(rows.ORIGIN, "rows example", 1),
+                      note.replace(rows.ORIGIN, "rows+example", 1), note.replace(rows.ORIGIN, "rows\x85example", 1), note[:-1], note.partition("— ")[0]):
+            with self.subTest(wrong[:80]), self.assertRaises(notes.Refused):
+                notes.Note(wrong)
+
     def test_time_0_is_no_cosignature(self):
         with open(os.path.join(os.path.dirname(CASES), "good.json"), "rb") as file:
             case = json.load(file)

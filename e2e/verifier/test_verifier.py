@@ -316,6 +316,17 @@ class Inputs(unittest.TestCase):
         changed["result"]["shares"][0]["value_ppb"] += 1
         self.assertEqual(failed(*issue(changed), inputs=INPUTS, params=PARAMS), {"result"})
 
+    def test_limits(self):
+        """Nobody values anything, so all parties get equal shares. A deal has at most 1,000 items, and 4,096 items times parties."""
+        for n, count, bad in ((2, 1000, set()), (2, 1001, {"result"}), (16, 256, set()), (16, 257, {"result"})):
+            items = ["i%d" % i for i in range(count)]
+            inputs = [{"input": {"valuations": {}}, "salt": str(i)} for i in range(n)]
+            shares = [{"party": i, "label": "p%d" % i, "items": [{"item": item, "share": "1/%d" % n} for item in items], "value_ppb": 0} for i in range(n)]
+            parties = [{"index": i, "label": "p%d" % i, "commitment": commitment(s), "attested_by": "initiator"} for i, s in enumerate(inputs)]
+            issued = issue(dict(COMPUTED, parties=parties, result={"method": "adjusted_winner" if n == 2 else "proportional", "shares": shares},
+                                input_root="sha256:" + tree([jcs.encode(s["input"]) + s["salt"].encode() for s in inputs]).hex()))
+            self.assertEqual(failed(*issued, inputs=inputs, params={"items": items}), bad)
+
     def test_void(self):
         self.assertEqual(failed(*issue(VOID), inputs=[INPUTS[0], None], params=PARAMS), set())
         answers = [{"input": {"accept": True}, "salt": "a"}, {"input": {"accept": False}, "salt": "b"}]

@@ -343,3 +343,28 @@ func TestCosignaturesAreOfKnownKeysOnly(t *testing.T) {
 		}
 	}
 }
+
+// These are the texts that the Python verifier refuses too, in test_bundles.py.
+func TestNotesHaveBounds(t *testing.T) {
+	t.Parallel()
+	text := Checkpoint{Origin: "rows.example", Size: 1}.Text()
+	line := func(n int) string { return "— o.example " + encode64(make([]byte, n)) + "\n" }
+	note := text + "\n" + line(8)
+	if _, err := ParseNote(note + strings.Repeat(line(8), 99)); err != nil {
+		t.Errorf("a note of 100 lines: %v", err)
+	}
+	for what, wrong := range map[string]string{
+		"101 lines":                     note + strings.Repeat(line(8), 100),
+		"too many bytes":                note + line(200000),
+		"an origin with a space":        strings.Replace(note, "rows.example", "rows example", 1),
+		"an origin with a plus":         strings.Replace(note, "rows.example", "rows+example", 1),
+		"an origin with a control":      strings.Replace(note, "rows.example", "rows\u0085example", 1),
+		"a last line without line feed": note[:len(note)-1],
+		"no signature line":             text + "\n",
+		"a signature of no bytes":       text + "\n" + line(4),
+	} {
+		if c, err := ParseNote(wrong); err == nil {
+			t.Errorf("%s: read as %+v, want an error", what, c)
+		}
+	}
+}
