@@ -253,6 +253,7 @@ func TestPageChecksTheReceipt(t *testing.T) {
 		"another origin": {func(r *timelock.Receipt) { r.Origin = "https://other.example" }, signer, "", "its text is not"},
 		"one line more":  {func(*timelock.Receipt) {}, signer, "x\n", "its text is not"},
 		"too late":       {func(r *timelock.Receipt) { r.Time++ }, signer, "", "its time is not before"},
+		"backdated":      {func(r *timelock.Receipt) { r.Time -= 301 }, signer, "", "its time is 20"},
 		"another key":    {func(*timelock.Receipt) {}, stranger, "", "no key of the service"},
 		"none":           {func(*timelock.Receipt) {}, nil, "", "the service signed none"},
 	} {
@@ -267,9 +268,10 @@ func TestPageChecksTheReceipt(t *testing.T) {
 		}
 		doubt := modules[string](t, p, `
 			const {receiptFile} = await load('receipt');
-			const real = window.fetch;
+			const [real, clock] = [window.fetch, Date.now];
+			Date.now = () => `+fmt.Sprint(good.Time)+` * 1000;
 			window.fetch = async (path) => new Response(path === '/v1/pubkeys' ? `+"`"+e2e.JsonText(t, e2e.Body{"keys": []e2e.Body{{"pubkey": old, "state": "retired", "tree_size": 1}, {"pubkey": own, "state": "current"}}})+"`"+` : '');
-			const {file, doubt} = await receiptFile({beacon: `+e2e.JsonText(t, wire.BeaconOf(chain))+`, seal: 'seal'}, `+given+`, {deal: 'd_1', party: 1, commitment: '`+good.Commitment+`', origin: '`+good.Origin+`', deadline: `+fmt.Sprint(by)+`}).finally(() => { window.fetch = real; });
+			const {file, doubt} = await receiptFile({beacon: `+e2e.JsonText(t, wire.BeaconOf(chain))+`, seal: 'seal'}, `+given+`, {deal: 'd_1', party: 1, commitment: '`+good.Commitment+`', origin: '`+good.Origin+`', deadline: `+fmt.Sprint(by)+`}).finally(() => { [window.fetch, Date.now] = [real, clock]; });
 			return file.seal === 'seal' && Boolean(file.pubkey) === (doubt === null) ? doubt ?? '' : 'the file is ' + JSON.stringify(file);`)
 		if x.doubt == "" && doubt != "" || !strings.HasPrefix(doubt, x.doubt) {
 			t.Errorf("%s: the page doubts the receipt with %q, want %q", name, doubt, x.doubt)

@@ -109,7 +109,8 @@ func (c *call) seal(ctx context.Context, of terms, mine sealed, development bool
 	if err := timelock.CheckDeadlines(s.chain, of.commitBy, of.revealBy); err != nil {
 		return s, refusal{fmt.Errorf("this deal takes no seals, so leave out --timelock and reveal by hand: %w", err)}
 	}
-	// The declaration is the deployment's word: an old deadline would let it open the seal at once.
+	// The declaration is the deployment's word: an old deadline would let it open the seal at once. The round is later than
+	// the deadline.
 	if now := time.Now().Unix(); of.commitBy <= now {
 		return s, refusal{fmt.Errorf("the deployment says that the commit_deadline is %s, but by the clock of this machine it is %s, so the seal could be opened at once, and nothing was sent: if the clock is right, ask the initiator for the deadline", utc(of.commitBy), utc(now))}
 	}

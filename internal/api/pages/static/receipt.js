@@ -22,7 +22,8 @@ export async function receiptFile({ beacon, seal }, given, { deal, party, commit
     const want = ['fairpact seal receipt v1', origin, deal, String(party), commitment, toHex(await sha256(bytesOf(seal))), chain.hash, String(round), String(Number(lines[8])), ''];
     if (lines.length !== want.length || want.some((line, i) => line !== lines[i])) throw new Error('its text is not that of what you sealed');
     if (!(Number(lines[8]) < chain.genesis + (round - 1) * chain.period)) throw new Error('its time is not before the round that opens the seal');
-    if (Math.abs(Number(lines[8]) - Date.now() / 1000) > 300) throw new Error('its time is more than five minutes from that of this device');
+    const [time, now] = [Number(lines[8]) * 1000, Date.now()];
+    if (Math.abs(time - now) > 300_000) throw new Error(`its time is ${new Date(time).toISOString()}, but by the clock of this device it is ${new Date(now).toISOString()}: if the clock is right, open your input by hand`);
     for (const { pubkey } of keysOf(await fetchKeys())) if (await verify(pubkey, bytesOf(given.text), given.signature)) return { file: { ...file, pubkey }, doubt: null };
     throw new Error('no key of the service signed it');
   } catch (fault) {
