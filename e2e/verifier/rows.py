@@ -64,12 +64,12 @@ def proof(certificate, head, cosigned=True, time=1700000000):
     return "\n".join(["c2sp.org/tlog-proof@v1", "index %d" % of["leaf_index"]] + rows) + "\n\n" + text + "\n" + lines
 
 
-def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, signed=True, void=None, revealed=True, chain=QUICKNET, closed=None, declared=None, sealed_for=None, pinned=False, texts=None, acted=False, names=LABELS):
+def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, signed=True, void=None, revealed=True, chain=QUICKNET, closed=None, declared=None, sealed_for=None, pinned=False, texts=None, acted=False, names=LABELS, origins=("https://" + ORIGIN,) * 3):
     """Returns the bundle of a deal that has ended. result: the certified result; None: the true one. void: the reason.
 
     chain: hash of the beacon chain. closed: when the reveals closed, by default in time. declared: labels in the declaration, if others.
     sealed_for: the round that opened inputs, of a deal whose commit_deadline is SEALED_BY. pinned: whether the deal declares the chain. texts: title and message, audience and who acts.
-    acted: whether the certificate says that the initiator acted for all. names: the labels.
+    acted: whether the certificate says that the initiator acted for all. names: the labels. origins: of the deployment that each party signed for.
     """
     labels = names[:len(sealed)]
     of = KNOWN[algorithm]
@@ -88,7 +88,7 @@ def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, si
         fixed = toys.commitment(sealed[i])
         by = "initiator"
         if signed:
-            by = "declared %s %s %s" % (SEATS[i].public, SEATS[i].sign(seats.message("https://" + ORIGIN, "d_rows", i, fixed, named)), "https://" + ORIGIN)
+            by = "declared %s %s %s" % (SEATS[i].public, SEATS[i].sign(seats.message(origins[i], "d_rows", i, fixed, named)), origins[i])
         parties.append({"index": i, "label": label, "commitment": fixed, "attested_by": by})
     if void is None and result is None:
         result = of.result(labels, params, [s["input"] for s in sealed], beacon)
@@ -277,6 +277,10 @@ def cases():
     yield "rows-organised-unsaid", dict(given, bundle=dict(hidden, openings=NONCES), parties={}, failed=["declaration"]), [P, P, P, F, O, O, O], [O, O, O]
     early = deal("random.v1", {"beacon_round": 12040883}, NONCES, signed=False, texts=dict(organised, reveal_deadline=1800000000), acted=True)
     yield "rows-organised-early", dict(given, bundle=dict(early, openings=NONCES), parties={}, failed=["declaration"]), [P, P, P, F, O, O, O], [O, O, O]
+    # Bob signed the same terms and deal_id for another deployment.
+    elsewhere = deal("split.v1", {"items": ["house", "boat"]}, POINTS, origins=("https://" + ORIGIN, "https://other.example"))
+    yield "rows-split-of-two-origins", dict(given, bundle=dict(elsewhere, openings=POINTS), parties=two, failed=["party_signatures", "party_keys"],
+                                            says="party 1: signed for https://other.example"), [P, P, P, F, O, P, N], [P, F]
     # What an implementation easily reads in another way: limits, members of another type or case, signature lines.
     bare = {"pubkeys": [toys.KEY.public], "failed": []}
     misshapen = ["shape", "key_in_force", "tree_size", "merkle_inclusion", "input_root_wellformed", "consistency"]

@@ -64,8 +64,10 @@ def check(report, certificate, known):
             problem = "%s: %s" % (by["key"], signatures.key_problem(by["key"]))
         elif not signatures.verify(by["key"], message(by["origin"], certificate["deal_id"], i, row["commitment"], named), by["signature"]):
             problem = "the signature does not verify under its seat key"
+        elif report.origin not in (None, by["origin"]):
+            problem = "signed for %s, and not for %s as a party before it" % (by["origin"], report.origin)
         else:
-            signer = by["key"]
+            signer, report.origin = by["key"], by["origin"]
         if problem:
             wrong.append("party %d: %s" % (i, problem))
         if i in known:

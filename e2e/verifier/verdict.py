@@ -65,6 +65,8 @@ def cosigned(report, _):
 def agreed(report, certificate):
     proven = sum(row["status"] == PROVEN for row in report.parties)
     words = "%d of %d parties signed with the seat key that you named" % (proven, len(report.parties))
+    if report.origin:
+        words += ", for the deployment at " + report.origin
     if proven == len(report.parties):
         return PROVEN, words
     if seats.ACTED_BY_INITIATOR in certificate["properties"]:

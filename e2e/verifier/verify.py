@@ -68,6 +68,7 @@ class Report:
         self.alone = True         # the certificate came without its bundle
         self.policy = None
         self.parties = []         # per party: {party, status, detail} of the claim `agreed`
+        self.origin = None        # of the deployment for which seat keys signed; None if none did
         self.closed = None        # what the closing shows, see closing.py; None if the bundle has none
         self.late = None          # how the times contradict the declaration
         self.early = None         # how the beacon round of the draw could be out before the last reveal

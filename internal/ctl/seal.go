@@ -128,6 +128,9 @@ func (c *call) declaration(ctx context.Context) (d terms, err error) {
 	if err = c.get(ctx, "/declaration", &d.Declaration); err != nil {
 		return d, err
 	}
+	if d.DealID != c.dealID {
+		return d, refusal{fmt.Errorf("the deployment answered with the declaration of deal %.100q instead of %s, so nothing was signed or sent: check the link, and ask the initiator", d.DealID, c.dealID)}
+	}
 	of, err := canon.ParseObject(d.Declared)
 	if err == nil {
 		m := canon.MembersOf(of, "declaration.")

@@ -22,6 +22,7 @@ import (
 type sealTaker struct {
 	http.ServeMux
 	url, link string
+	dealID    string // in the declaration
 	commits   int
 	deadline  int64           // that the deployment declares for commits
 	skew      int64           // seconds of its clock
@@ -38,7 +39,7 @@ func newSealTaker(t *testing.T) *sealTaker {
 	t.Helper()
 	chain := devbeacon.New([]byte("join")).Chain()
 	deadline := chain.RoundTime(sealRound) - timelock.Delay
-	s := &sealTaker{deadline: deadline}
+	s := &sealTaker{dealID: joinedDeal, deadline: deadline}
 	answer := func(pattern string, of func(*http.Request) any) {
 		s.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			body := of(r)
@@ -52,7 +53,7 @@ func newSealTaker(t *testing.T) *sealTaker {
 	}
 	answer("GET /v1/beacon", func(*http.Request) any { return wire.BeaconOf(chain) })
 	answer("GET /v1/deals/"+joinedDeal+"/declaration", func(*http.Request) any {
-		return wire.Declaration{DealID: joinedDeal, Party: new(1), Declared: canon.Encode(map[string]any{
+		return wire.Declaration{DealID: s.dealID, Party: new(1), Origin: new("https://fairpact.example"), Declared: canon.Encode(map[string]any{
 			"algorithm": "split.v1", "algorithm_params": map[string]any{"items": []any{"car", "boat"}}, "beacon_chain": chain.Hash, "commit_deadline": s.deadline, "mode": "sealed",
 			"party_keys": []any{nil, nil}, "party_labels": []any{"ann", "bob"}, "retention": "standard", "reveal_deadline": s.deadline + 3600, "seals": "required",
 		})}
@@ -236,6 +237,29 @@ func TestSealsAreForTheFuture(t *testing.T) {
 			if r := run(t, `{"valuations":{"car":70}}`, "seal", "-", "--timelock", s.link, "--development-beacon"); r.code != ExitFailed || r.out != "" {
 				t.Errorf("%+v: seal --timelock: %+v, want no seal", row, r)
 			}
+		}
+	}
+}
+
+// A seat signature or a seal for a deal that the link does not name could serve another deployment.
+func TestTheDeclarationIsOfTheDealOfTheLink(t *testing.T) {
+	s := newSealTaker(t)
+	s.dealID = "d_another"
+	input := write(t, "input.json", `{"valuations":{"car":70,"boat":30}}`)
+	sealedPath := filepath.Join(t.TempDir(), "sealed.json")
+	if r := run(t, "", "seal", input, "--out", sealedPath); r.code != ExitOK {
+		t.Fatalf("seal: %+v", r)
+	}
+	key := filepath.Join(t.TempDir(), "key.pem")
+	_, err := signing.MakeKeyFile(key, "ed25519")
+	ok(t, err)
+	t.Setenv("FAIRPACT_TOKEN", joiner)
+	for _, args := range [][]string{
+		{"deal", "commit", sealedPath, "--seat-key", key, "--origin", "https://fairpact.example", "--base-url", s.url, "--deal", joinedDeal},
+		{"deal", "join", s.link, input, "--development-beacon", "--out", filepath.Join(t.TempDir(), "joined.json")},
+	} {
+		if r := run(t, "", args...); r.code != ExitFailed || !strings.Contains(r.err, `"d_another" instead of `+joinedDeal) || s.commits != 0 {
+			t.Errorf("%v: %+v and %d commits, want exit code %d and none", args[:2], r, s.commits, ExitFailed)
 		}
 	}
 }

@@ -54,6 +54,7 @@ type seen struct {
 	alone       bool // the certificate came without its bundle
 	policy      *checkpoint.Policy
 	parties     []PartyClaim
+	origin      string       // of the deployment for which seat keys signed; "": none did
 	closed      *closed      // what the closing shows; nil: the bundle has none
 	late        string       // how the times contradict the declaration
 	early       string       // how the beacon round of the draw could be out before the last reveal
@@ -136,6 +137,9 @@ func (r *Report) standing(claim string, c *certificate.Certificate) (Status, str
 			}
 		}
 		words := fmt.Sprintf("%d of %d parties signed with the seat key that you named", proven, len(r.seen.parties))
+		if r.seen.origin != "" {
+			words += ", for the deployment at " + r.seen.origin
+		}
 		if proven == len(r.seen.parties) {
 			return Proven, words
 		}

@@ -17,7 +17,8 @@ import (
 
 // Names of the checks of the parties' signatures and of the declaration, in report order.
 const (
-	// PartySignatures: every attested_by is well-formed, and every signature in it is valid. Checked
+	// PartySignatures: every attested_by is well-formed, every signature in it is valid, and all name
+	// one origin: a signature for another deployment with a deal of the same id proves nothing here. Checked
 	// only if an attested_by has a seat key or is malformed.
 	PartySignatures = "party_signatures"
 	PartyKeys       = "party_keys"  // each party in Known.Parties signed with the key given there
@@ -45,8 +46,11 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, verify fun
 			fault = errors.Join(errors.New("the certificate names no declaration, but a seat signature must cover one"), err)
 		default:
 			seat := certificate.Seat{DealID: p.DealID, Party: i, Commitment: *party.Commitment, Declaration: digest}
-			if fault = verify(by, seat); fault == nil {
-				signers[i] = by
+			if fault = verify(by, seat); fault == nil && r.seen.origin != "" && by.Origin != r.seen.origin {
+				fault = fmt.Errorf("signed for %s, and not for %s as a party before it", by.Origin, r.seen.origin)
+			}
+			if fault == nil {
+				signers[i], r.seen.origin = by, by.Origin
 			}
 		}
 		if fault != nil {

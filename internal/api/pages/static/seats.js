@@ -81,8 +81,9 @@ export async function addSeats(add, seen, certificate, known) {
     else if (by.signature !== null && keyProblem(by.key)) problem = `its key ${keyProblem(by.key)}`;
     else if (by.signature !== null) {
       try {
-        if (await holds(by.key, seatMessage(by.origin, dealId, i, row.commitment, named), by.signature)) signer = by.key;
-        else problem = 'the signature does not verify under its seat key';
+        if (!await holds(by.key, seatMessage(by.origin, dealId, i, row.commitment, named), by.signature)) problem = 'the signature does not verify under its seat key';
+        else if (by.origin !== (seen.origin ?? by.origin)) problem = `signed for ${by.origin}, and not for ${seen.origin} as a party before it`;
+        else [signer, seen.origin] = [by.key, by.origin];
       } catch (fault) {
         problem = fault.message; // this browser does not support the key's scheme
       }

@@ -26,6 +26,7 @@ export const seeing = (issuer) => ({
   alone: true, // the certificate came without its bundle
   policy: null,
   parties: [], // per party: {party, status, detail} of the claim `agreed`
+  origin: null, // of the deployment for which seat keys signed; null: none did
   closed: null, // what the closing shows, see closing.js; null: the bundle has none
   late: null, // how the times contradict the declaration
   early: null, // how the beacon round of the draw could be out before the last reveal
@@ -71,9 +72,9 @@ function cosigned({ checks, seen }) {
   return found ? [PROVEN, found.detail] : [OPEN, 'log_proof is malformed'];
 }
 
-function agreed({ seen: { parties }, certificate }) {
+function agreed({ seen: { parties, origin }, certificate }) {
   const proven = parties.filter(({ status }) => status === PROVEN).length;
-  const words = `${proven} of ${parties.length} parties signed with a key that you know`;
+  const words = `${proven} of ${parties.length} parties signed with a key that you know${origin ? `, for the deployment at ${origin}` : ''}`;
   if (proven < parties.length && certificate.properties.includes('acted-by-initiator')) return [NONE, 'the initiator acted for all parties, as the deal declares'];
   return proven === parties.length ? [PROVEN, words] : [OPEN, `${words}; name the seat keys that you know`];
 }
