@@ -6,12 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/fairpact/fairpact/internal/api/wire"
-	"github.com/fairpact/fairpact/internal/platform/files"
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
@@ -116,7 +114,7 @@ func progressLine(v wire.View, now time.Time) string {
 
 type certificateCommand struct {
 	partyFlags
-	Out    string `placeholder:"FILE" help:"File for the bundle. Default: standard output."`
+	Out    string `placeholder:"FILE" help:"New file for the bundle. Default: standard output."`
 	Large  bool   `help:"Include the inputs of all parties, if you may see them, even if they take more than 4 MiB."`
 	Sealed string `placeholder:"FILE" help:"Your sealed file. The command puts its input and salt into the bundle, and does not send them."`
 }
@@ -143,23 +141,21 @@ func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
 	if c.Large {
 		path += "?openings=1"
 	}
-	text, err := call.bundle(ctx, t, path)
-	if err == nil {
-		text, err = withInput(t, text, mine)
-	}
-	if err != nil {
-		return err
-	}
-	text = append(text, '\n')
-	if c.Out != "" {
-		// A newer bundle may replace an older one, but nothing else, such as a sealed file.
-		var old wire.Bundle
-		if was, err := os.ReadFile(c.Out); err == nil && (json.Unmarshal(was, &old) != nil || old.Version == "") {
-			return fmt.Errorf("%s exists and is not a bundle: name another file", c.Out)
+	fetch := func() ([]byte, error) {
+		text, err := call.bundle(ctx, t, path)
+		if err != nil {
+			return nil, err
 		}
-		return files.Replace(c.Out, text, 0o600)
+		whole, err := withInput(t, text, mine)
+		return append(whole, '\n'), err
 	}
-	_, err = t.out.Write(text)
+	if c.Out != "" {
+		return createSecretFile(c.Out, fetch)
+	}
+	text, err := fetch()
+	if err == nil {
+		_, err = t.out.Write(text)
+	}
 	return err
 }
 

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// A bundle of another deal is refused, and --out replaces a bundle, but no other file and not what a symlink names.
+// A bundle of another deal is refused. --out makes a file that only its owner reads, and replaces none: a bundle may hold the
+// only copy of a salt too.
 func TestCertificateIsOfTheDeal(t *testing.T) {
 	var mux http.ServeMux
 	of := "d_0123456789abcdefghijkl"
@@ -26,24 +27,28 @@ func TestCertificateIsOfTheDeal(t *testing.T) {
 	fetch := func(name string) ran {
 		return run(t, "", "deal", "certificate", "--base-url", server.URL, "--deal", "d_0123456789abcdefghijkl", "--out", name)
 	}
-	for range 2 { // the second bundle replaces the first
-		if r := fetch(out); r.code != ExitOK {
-			t.Fatalf("deal certificate: %+v", r)
+	if r := fetch(out); r.code != ExitOK {
+		t.Fatalf("deal certificate: %+v", r)
+	}
+	if info, err := os.Stat(out); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the bundle has the mode %v (%v), want 0600", info.Mode(), err)
+	}
+	linked, dangling, none := filepath.Join(folder, "linked.json"), filepath.Join(folder, "dangling.json"), filepath.Join(folder, "none.json")
+	ok(t, os.Symlink(out, linked))
+	ok(t, os.Symlink(none, dangling))
+	for what, name := range map[string]string{"over a bundle": out, "over a sealed file": sealed, "through a symlink": linked, "through a dangling symlink": dangling} {
+		if r := fetch(name); r.code != ExitUsage || !strings.Contains(r.err, name+" exists") {
+			t.Errorf("%s: %+v, want exit code %d", what, r, ExitUsage)
 		}
 	}
-	if r := fetch(sealed); r.code == ExitOK || !strings.Contains(r.err, "is not a bundle") {
-		t.Errorf("over a sealed file: %+v", r)
-	}
-	linked := filepath.Join(folder, "linked.json")
-	ok(t, os.Symlink(sealed, linked))
-	if r := fetch(linked); r.code == ExitOK {
-		t.Errorf("through a symlink: %+v", r)
-	}
 	of = "d_another"
-	if r := fetch(filepath.Join(folder, "another.json")); r.code != ExitFailed || !strings.Contains(r.err, "d_another") {
+	if r := fetch(none); r.code != ExitFailed || !strings.Contains(r.err, "d_another") {
 		t.Errorf("the bundle of another deal: %+v, want exit code %d", r, ExitFailed)
 	}
 	if text, err := os.ReadFile(sealed); err != nil || string(text) != `{"input":{},"salt":"x"}` {
 		t.Errorf("the sealed file holds %s, %v", text, err)
+	}
+	if _, err := os.Lstat(none); !os.IsNotExist(err) {
+		t.Errorf("a refused command left a file (%v)", err)
 	}
 }
