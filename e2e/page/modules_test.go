@@ -32,8 +32,26 @@ func TestModules(t *testing.T) {
 		{"percentages", percentagesSumTo100},
 		{"calendar", timesAsCalendar},
 		{"keys without a status", keysNeedNoStatus},
+		{"bundle of another deal", refusesABundleOfAnotherDeal},
 	} {
 		t.Run(module.name, func(t *testing.T) { module.test(t, p) })
+	}
+}
+
+// A page of one deal takes no proof of another.
+func refusesABundleOfAnotherDeal(t *testing.T, p *tab) {
+	text, err := os.ReadFile(e2e.Repo("e2e/testdata/bundles/rows-split.json"))
+	e2e.Must(t, err)
+	said := modules[[]string](t, p, `
+		const {verifyText, parse} = await load('submitted', 'jcs');
+		const of = async (deal) => {
+			const out = document.createElement('div');
+			await verifyText(JSON.stringify(parse(`+e2e.JsonText(t, string(text))+`, 36).bundle), out, {deal});
+			return out.textContent;
+		};
+		return [await of('d_other'), await of('d_rows')];`)
+	if strings.Contains(said[0], "checks") || !strings.Contains(said[0], "not of the deal d_other") || !strings.Contains(said[1], "checks") {
+		t.Errorf("the page says %q, want a refusal of d_other alone", said)
 	}
 }
 

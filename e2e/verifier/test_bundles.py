@@ -1,8 +1,11 @@
 import base64
+import contextlib
 import copy
 import glob
+import io
 import json
 import os
+import tempfile
 import unittest
 import unittest.mock
 
@@ -63,6 +66,36 @@ class Bundles(unittest.TestCase):
         report = verify.verify(bundle["certificate"], bundle["tree_head"], [rows.toys.KEY.public], rows.NONCES, {"beacon_round": 12040883})
         self.assertEqual({c["claim"]: c["status"] for c in report.claims}["draw"], "not proven")
         self.assertTrue(report.valid())
+
+    def test_which_deal(self):
+        """A reader of the verdict sees which deal it is about, whatever a stranger wrote into the bundle, and can require one."""
+        with open(os.path.join(os.path.dirname(CASES), "rows-split.json"), encoding="utf-8") as file:
+            case = json.load(file)
+
+        def run(bundle, *more):
+            said = io.StringIO()
+            with tempfile.NamedTemporaryFile("w", suffix=".json") as file, contextlib.redirect_stdout(said):
+                json.dump(bundle, file)
+                file.flush()
+                code = verify.main(["--bundle", file.name, "--pubkey", case["pubkeys"][0], *more])
+            return code, said.getvalue()
+        code, said = run(case["bundle"], "--deal", "d_rows")
+        self.assertEqual(code, 0)
+        for want in ("d_rows, split.v1, COMPUTED\n", '0 "Ann", 1 "Bob"', '{"method":"adjusted_winner"', " rows.example\n"):
+            self.assertIn(want, said)
+        of = json.loads(run(case["bundle"], "--json")[1])
+        self.assertEqual([of["deal_id"], of["outcome"], of["labels"], of["parties"], of["log"]], ["d_rows", "COMPUTED", ["Ann", "Bob"], 2, "rows.example"])
+        code, said = run(case["bundle"], "--deal", "d_other")
+        self.assertEqual(code, 1)
+        self.assertIn("FAIL deal ", said)
+        forged = copy.deepcopy(case["bundle"])
+        forged["certificate"]["parties"][0]["label"] = "\x1b[31m\n" + "x" * 5000
+        code, said = run(forged)
+        line = next(line for line in said.split("\n") if line.startswith("parties "))
+        self.assertEqual(code, 1)
+        self.assertLess(len(line), 500)
+        self.assertIn("1b[31m", line)
+        self.assertNotIn("\x1b", said)
 
     def test_policies(self):
         with open(os.path.join(os.path.dirname(CASES), "good.json"), "rb") as file:

@@ -369,7 +369,7 @@ class CommandLine(unittest.TestCase):
         done = subprocess.run(program + self.offline, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=60)
         code, out, err = done.returncode, done.stdout, done.stderr
         self.assertEqual((code, err), (4, ""))
-        self.assertEqual([line.split()[0] for line in out.splitlines()], ["OK"] * 9 + ["not"] * 4 + ["party"] * 2 + ["not"] * 3 + ["CONSISTENT,"])
+        self.assertEqual([line.split()[0] for line in out.splitlines()], ["OK"] * 9 + ["certificate", "parties", "result"] + ["not"] * 4 + ["party"] * 2 + ["not"] * 3 + ["CONSISTENT,"])
         self.assertIn("development key", out)  # the status declares it
 
     def test_inputs_and_json(self):

@@ -563,10 +563,13 @@ def main(arguments=None):
     parser.add_argument("--params", metavar="FILE", help="algorithm_params of the deal, to recompute the result from --inputs")
     parser.add_argument("--seat-key", action="append", metavar="N=KEY", type=party_key, default=[],
                         help="require that party N signed with this seat key; repeatable")
+    parser.add_argument("--deal", metavar="ID", help="require that the certificate is of this deal")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     given = parser.parse_args(arguments)
     if given.receipt and given.certificate and given.bundle:
         parser.error("--receipt takes only one of --certificate and --bundle")
+    if given.receipt and given.deal:
+        parser.error("--deal needs --certificate or --bundle without --receipt")
     if given.receipt:
         return receipt_main(given)
     if bool(given.certificate) == bool(given.bundle):
@@ -600,7 +603,8 @@ def main(arguments=None):
         print("verify: %s" % e, file=sys.stderr)
         return EXIT_UNREADABLE
     issuer = base if keys and not (given.pubkey or given.keys or given.status) else "given"
-    return show(verify(certificate, head, keys, inputs, params, dict(given.seat_key), openings, issuer), given.json)
+    report = verify(certificate, head, keys, inputs, params, dict(given.seat_key), openings, issuer)
+    return show(report, given.json, decided(report, certificate, {}, given.deal))
 
 
 def receipt_main(given):
@@ -644,16 +648,52 @@ def bundle_main(parser, given):
     except (OSError, ValueError) as e:
         print("verify: %s" % e, file=sys.stderr)
         return EXIT_UNREADABLE
-    return show(verify_bundle(bundle, keys, policy, dict(given.seat_key), inputs, openings), given.json)
+    report, members = verify_bundle(bundle, keys, policy, dict(given.seat_key), inputs, openings), bundle if type(bundle) is dict else {}
+    return show(report, given.json, decided(report, members.get("certificate"), members, given.deal))
 
 
-def show(report, machine):
+MOST_PARTIES = 16  # in a verdict
+
+
+def short(value, most=200):
+    """Returns a text, or the JSON of another value, with at most so many characters."""
+    text = value if type(value) is str else jcs.encode(value).decode()
+    return text if len(text) <= most else text[:most] + "..."
+
+
+def decided(report, certificate, bundle, deal):
+    """Returns which deal the certificate decides, and how, for a reader who expects another one. The certificate may be malformed.
+
+    deal: the deal that the reader requires, or None.
+    """
+    members = certificate if type(certificate) is dict else {}
+    if deal is not None:
+        other = "the certificate is of deal %s, not of %s" % (short(members.get("deal_id")), deal)
+        report.add("deal", None if members.get("deal_id") == deal else other, deal)
+    rows, log = members.get("parties"), ""
+    rows = rows if type(rows) is list else []
+    try:
+        log = notes.parse_proof(bundle["log_proof"])[2].origin
+    except (KeyError, TypeError, AttributeError, notes.Refused):
+        pass  # a bundle may lack it, and the check log_proof says whether it is malformed
+    labels = [short(row.get("label") if type(row) is dict else None) for row in rows[:MOST_PARTIES]]
+    return {"deal_id": short(members.get("deal_id")), "algorithm": short(members.get("algorithm")), "outcome": short(members.get("outcome")),
+            "parties": len(rows), "labels": labels, "result": short(members.get("result")), "log": short(log)}
+
+
+def show(report, machine, of=None):
     if machine:
-        json.dump({"valid": report.valid(), "checks": report.checks, "claims": report.claims}, sys.stdout, indent=2)
+        json.dump({**(of or {}), "valid": report.valid(), "checks": report.checks, "claims": report.claims}, sys.stdout, indent=2)
         print()
     else:
         for check in report.checks:
             print(printable("%-4s %-22s %s" % ("OK" if check["ok"] else "FAIL", check["name"], check["detail"])))
+        if of:
+            labels = ["%d %s" % (i, json.dumps(label)) for i, label in enumerate(of["labels"])]
+            labels += ["and %d more" % (of["parties"] - len(labels))] if of["parties"] > len(labels) else []
+            for name, text in (("certificate of deal", "%(deal_id)s, %(algorithm)s, %(outcome)s" % of), ("parties", ", ".join(labels)), ("result", of["result"]), ("log", of["log"])):
+                if text:
+                    print(printable("%-23s %s" % (name, text)))
         for claim in report.claims:
             print(printable("%-14s %-8s %s" % (claim["status"], claim["claim"], claim["detail"])))
             for party in claim.get("parties", [])[:16]:

@@ -91,6 +91,41 @@ func TestVerifyRefusesForgedBundles(t *testing.T) {
 	}
 }
 
+// A reader of the verdict sees which deal it is about, whatever a stranger wrote into the bundle, and can require one.
+func TestVerifySaysWhichDeal(t *testing.T) {
+	text, err := os.ReadFile("../../e2e/testdata/bundles/rows-split.json")
+	ok(t, err)
+	var c struct {
+		Bundle  json.RawMessage
+		Pubkeys []string
+	}
+	ok(t, json.Unmarshal(text, &c))
+	file := write(t, "bundle.json", string(c.Bundle))
+	r := run(t, "", "verify", file, "--pubkey", c.Pubkeys[0], "--deal", "d_rows")
+	for _, want := range []string{"d_rows, split.v1, COMPUTED\n", `0 "Ann", 1 "Bob"`, `{"method":"adjusted_winner"`, " rows.example\n"} {
+		if r.code != ExitOK || !strings.Contains(r.out, want) {
+			t.Errorf("verify: %+v, want exit code 0 and %q", r, want)
+		}
+	}
+	var of decided
+	r = run(t, "", "verify", file, "--pubkey", c.Pubkeys[0], "--json")
+	ok(t, json.Unmarshal([]byte(r.out), &of))
+	if of.DealID != "d_rows" || of.Outcome != "COMPUTED" || !slices.Equal(of.Labels, []string{"Ann", "Bob"}) || of.Parties != 2 || !strings.HasPrefix(of.Result, `{"method"`) || of.Log != "rows.example" {
+		t.Errorf("verify --json: %+v", of)
+	}
+	r = run(t, "", "verify", file, "--pubkey", c.Pubkeys[0], "--deal", "d_other")
+	if r.code != ExitFailed || !strings.Contains(r.out, "FAIL deal ") || !strings.Contains(r.out, "NOT VALID") {
+		t.Errorf("verify --deal of another deal: %+v, want exit code %d", r, ExitFailed)
+	}
+	forged := strings.ReplaceAll(string(c.Bundle), `"label": "Ann"`, `"label": "\u001b[31m\n`+strings.Repeat("x", 5000)+`"`)
+	r = run(t, "", "verify", write(t, "forged.json", forged))
+	lines := strings.Split(r.out, "\n")
+	at := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "parties ") })
+	if r.code != ExitFailed || at < 0 || len(lines[at]) > 500 || !strings.Contains(lines[at], `1b[31m`) || strings.Contains(r.out, "\x1b") {
+		t.Errorf("verify of a forged label: exit code %d, line %d", r.code, at)
+	}
+}
+
 // withInput adds an input and a salt to a party's bundle only if they open the party's
 // commitment.
 func TestInputIsPutIntoABundle(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/platform/files"
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 	"github.com/fairpact/fairpact/internal/rules/verification"
 )
 
@@ -120,20 +121,72 @@ func checked(name string, err error, format string, args ...any) verification.Ch
 	return verification.Check{Name: name, OK: true, Detail: fmt.Sprintf(format, args...)}
 }
 
-// decided says which deal a certificate decides, for a reader who expects another one.
+// decided says which deal a certificate decides, and how, for a reader who expects another one. The texts are those of the file,
+// cut to a length that a reader can compare.
 type decided struct {
-	DealID    any `json:"deal_id"`
-	Algorithm any `json:"algorithm"`
-	Outcome   any `json:"outcome"`
+	DealID    string   `json:"deal_id"`
+	Algorithm string   `json:"algorithm"`
+	Outcome   string   `json:"outcome"`
+	Parties   int      `json:"parties"`
+	Labels    []string `json:"labels"` // of the first mostParties parties
+	Result    string   `json:"result"` // the beginning of its canonical JSON
+	Log       string   `json:"log"`    // the origin of the log; "": the file has no checkpoint
+}
+
+const mostParties = 16 // in a verdict
+
+// decidedBy reads cert, which may be malformed. bundle may be nil.
+func decidedBy(cert any, bundle map[string]any) decided {
+	members, _ := cert.(map[string]any)
+	parties, _ := members["parties"].([]any)
+	of := decided{DealID: short(members["deal_id"]), Algorithm: short(members["algorithm"]), Outcome: short(members["outcome"]), Parties: len(parties), Labels: []string{}, Result: short(members["result"])}
+	for _, party := range parties[:min(mostParties, len(parties))] {
+		row, _ := party.(map[string]any)
+		of.Labels = append(of.Labels, short(row["label"]))
+	}
+	text, _ := bundle["log_proof"].(string)
+	if proof, err := checkpoint.ParseProof([]byte(text)); err == nil {
+		origin, _, _ := strings.Cut(string(proof.Note), "\n")
+		of.Log = short(origin)
+	}
+	return of
+}
+
+func (d decided) lines() []string {
+	labels := make([]string, len(d.Labels))
+	for i, label := range d.Labels {
+		labels[i] = fmt.Sprintf("%d %q", i, label)
+	}
+	if d.Parties > len(labels) {
+		labels = append(labels, fmt.Sprintf("and %d more", d.Parties-len(labels)))
+	}
+	lines := []string{
+		fmt.Sprintf("%-23s %s, %s, %s", "certificate of deal", d.DealID, d.Algorithm, d.Outcome),
+		fmt.Sprintf("%-23s %s", "parties", strings.Join(labels, ", ")),
+		fmt.Sprintf("%-23s %s", "result", d.Result),
+	}
+	if d.Log != "" {
+		lines = append(lines, fmt.Sprintf("%-23s %s", "log", d.Log))
+	}
+	return lines
+}
+
+// short returns a text, or the JSON of another value, with at most 200 characters.
+func short(v any) string {
+	text, ok := v.(string)
+	if !ok {
+		text = string(canon.Encode(v))
+	}
+	if cut := fmt.Sprintf("%.200s", text); cut != text {
+		return cut + "…"
+	}
+	return text
 }
 
 // verdict prints the report on a certificate. It returns errUnknownIssuer if nothing is false, but the
 // issuer is not proven.
-func (t *terminal) verdict(cert any, r verification.Report) error {
-	const mostParties = 16 // in lines; --json has all
-	members, _ := cert.(map[string]any)
-	of := decided{members["deal_id"], members["algorithm"], members["outcome"]}
-	lines := []string{fmt.Sprintf("%-23s %.100v, %.100v, %.100v", "certificate of deal", of.DealID, of.Algorithm, of.Outcome)}
+func (t *terminal) verdict(of decided, r verification.Report) error {
+	lines := of.lines()
 	for _, claim := range r.Claims {
 		lines = append(lines, fmt.Sprintf("%-14s %-8s %s", claim.Status, claim.Claim, claim.Detail))
 		for _, party := range claim.Parties[:min(mostParties, len(claim.Parties))] {

@@ -14,6 +14,7 @@ import (
 
 type verifyCommand struct {
 	File     string   `arg:"" help:"Bundle or certificate file; '-' reads standard input."`
+	Deal     string   `placeholder:"ID" help:"Require that the certificate is of this deal."`
 	Pubkey   []string `placeholder:"KEY" help:"Trust all signatures of this key, es256:HEX or ed25519:HEX, instead of a key set; repeatable."`
 	Keys     string   `placeholder:"FILE" help:"File with the key set: the answer of GET /v1/pubkeys or of GET /v1/status."`
 	TreeHead string   `placeholder:"FILE" help:"For a certificate alone: file with the answer of GET /v1/log/tree-head?tree_size=N, where N is the tree_size in its log_proof."`
@@ -42,7 +43,15 @@ func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return unreadable(err)
 	}
-	return t.verdict(cert, report)
+	of := decidedBy(cert, bundle)
+	if v.Deal != "" {
+		var wrong error
+		if members, _ := cert.(map[string]any); members["deal_id"] != v.Deal {
+			wrong = fmt.Errorf("the certificate is of deal %s, not of %s", of.DealID, v.Deal)
+		}
+		report.Add(checked("deal", wrong, "%s", v.Deal))
+	}
+	return t.verdict(of, report)
 }
 
 func (v verifyCommand) bundle(ctx context.Context, t *terminal, bundle map[string]any) (r verification.Report, err error) {

@@ -83,7 +83,7 @@ function proof({ view, party, seat, own, sight, show }) {
         saveFile(file, text);
         saved.textContent = RESULT.saved(file, location.host + location.pathname);
       }),
-      act('verify-bundle', COMMON.check, async (text) => verifyText(withInput(text, own), report, new Map(own?.seat_key ? [[party, own.seat_key.public]] : []), await openingsIn(files)))),
+      act('verify-bundle', COMMON.check, async (text) => verifyText(withInput(text, own), report, { known: new Map(own?.seat_key ? [[party, own.seat_key.public]] : []), openings: await openingsIn(files), deal: seat.deal }))),
     element('p', { class: 'hint' }, RESULT.whoseKeys(location.host, element('a', { href: '/#verify' }, COMMON.wholeVerifier))),
     saved, report, show,
     sight === 'consent' || (sight === 'nobody' && view.state !== 'VOID') ? exchange(view, party, own, files) : null,

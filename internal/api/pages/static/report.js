@@ -15,7 +15,7 @@ export function showReport(container, { checks, claims, development }, certifica
       element('span', {}, good
         ? `All ${checks.length} checks hold. They were made in this browser.`
         : `${failed} of ${checks.length} checks failed. Do not rely on this certificate.`)),
-    ...(good ? [statement(certificate)].filter(Boolean) : []),
+    ...(good ? [element('p', { class: 'hint' }, `Certificate of the deal ${certificate.deal_id}.`), statement(certificate)].filter(Boolean) : []),
     element('ul', { class: 'checks claims' }, claims.filter(({ status }) => status !== NONE).map((one) => claimed(one, certificate.parties))),
     element('details', { class: 'checked', open: !good }, element('summary', {}, 'What was checked'), element('ol', { class: 'checks' }, checks.map(row))),
   );

@@ -88,7 +88,7 @@ function proof(deal, bundle) {
   const report = element('div', { class: 'report', id: 'report', 'aria-live': 'polite' });
   const text = JSON.stringify(bundle);
   const check = element('button', {
-    type: 'button', class: 'second', id: 'verify-bundle', onclick: () => once(check, async () => (await import('./submitted.js')).verifyText(text, report)),
+    type: 'button', class: 'second', id: 'verify-bundle', onclick: () => once(check, async () => (await import('./submitted.js')).verifyText(text, report, { deal: id })),
   }, COMMON.check);
   return [
     element('h2', {}, COMMON.proof),

@@ -8,13 +8,14 @@ import { originKeys } from './keys.js';
 import { showReport } from './report.js';
 import { CHECK } from './texts.js';
 
-/** Shows the report on a bundle, or why the text cannot be checked. known: seat keys by party. openings: from openingsIn. */
-export async function verifyText(text, out, known = new Map(), openings = []) {
+/** Shows the report on a bundle, or why the text cannot be checked. known: seat keys by party. openings: from openingsIn. deal: the id of the deal that the bundle must be of, or null. */
+export async function verifyText(text, out, { known = new Map(), openings = [], deal = null } = {}) {
   out.replaceChildren();
   delete out.dataset.valid;
   try {
     const bundle = parse(text, 34); // 32 levels of an input, and 2 of the bundle around it
     if (!isBundle(bundle)) throw new Error(CHECK.notABundle);
+    if (deal !== null && bundle.certificate?.deal_id !== deal) throw new Error(CHECK.otherDeal(deal));
     const keys = await originKeys().catch(() => []); // the report says if there are no keys
     showReport(out, await verifyBundle({ bundle, keys, known, openings, issuer: location.host }), bundle.certificate);
   } catch (fault) {

@@ -249,6 +249,7 @@ export const RESULT = {
 // submitted.js
 export const CHECK = {
   notABundle: 'it is not a bundle. To check a certificate alone, use the verifier on the front page, which also needs the key and the tree head',
+  otherDeal: (deal) => `it is not of the deal ${deal}, which this page shows`,
   notAnOpening: 'it is not an opening of the form {"deal_id", "party", "input", "salt"}',
   cannotCheck: (why) => `This file cannot be checked: ${why}.`,
   cannotUse: (file, why) => `The file ${file} cannot be used: ${why}`,

@@ -127,6 +127,7 @@ async function fillCertificate() {
   if (!deal || !token) throw new Error('The deal id or the invite token is missing: give both, because a certificate is private to the parties of its deal.');
   const answer = await call('GET', `/v1/deals/${encodeURIComponent(deal)}/certificate`, { token });
   if (!answer.ok) throw new Error(problemOf(answer));
+  if (answer.json.deal_id !== deal) throw new Error(`The service answered with a certificate that is not of the deal ${deal}.`);
   field('certificate').value = JSON.stringify(parse(answer.text), null, 2);
   say('Fetched. The token was used once and is not kept.');
   byId('fetch-token').value = '';
