@@ -93,9 +93,8 @@ func modules[T any](t *testing.T, p *tab, body string) T {
 	})()`)
 }
 
-// Each file of testdata/bundles has a bundle, the checks that must fail, and a message.
-// verdictsOnBundles requires that exactly these checks fail in the page, and that the page shows the
-// message.
+// Each file of testdata/bundles has a bundle, the checks that must fail, and what a failed check or a claim must say.
+// verdictsOnBundles requires that exactly these checks fail in the page, and that the page says this.
 func verdictsOnBundles(t *testing.T, p *tab) {
 	files, err := filepath.Glob(e2e.Repo("e2e/testdata/bundles/*.json"))
 	e2e.Must(t, err)
@@ -117,7 +116,7 @@ func verdictsOnBundles(t *testing.T, p *tab) {
 			const known = knownKeys(Object.entries(parties).map(([party, key]) => party + '=' + key).join('\n'));
 			const {checks, claims} = await verifyBundle({bundle, keys: pubkeys.map((pubkey) => ({pubkey})), policy: policy ? await parsePolicy(policy) : null, known, openings});
 			const bad = checks.filter((check) => !check.ok);
-			found.push({Failed: bad.map((check) => check.name), Said: bad.map((check) => check.detail),
+			found.push({Failed: bad.map((check) => check.name), Said: [...bad, ...claims].map(({detail}) => detail),
 				Claims: Object.fromEntries(claims.map(({claim, status}) => [claim, status])), Agreed: claims[3].parties.map(({status}) => status)});
 		}
 		return found;`)

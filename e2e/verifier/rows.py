@@ -161,6 +161,12 @@ def cases():
     all3, all2 = [P, P, P], [P, P]
     yield "rows-draw", dict(given, bundle=dict(draw, openings=NONCES)), [P, P, P, P, O, P, P], all3
     yield "rows-draw-without-openings", dict(given, bundle=draw), [P, P, P, P, O, O, O], all3
+    # The service shows no input of a deal with retention purge, and takes no consent: a verifier advises neither.
+    purged = lambda of: reissued(of, retention="purge", properties=of["certificate"]["properties"] + ["inputs-purged"])
+    gone = purged(deal("random.v1", {"beacon_round": 12040883}, NONCES, texts={"retention": "purge"}))
+    yield "rows-draw-purged", dict(given, bundle=gone, says="the openings of all parties are missing; the service deleted them"), [P, P, P, P, O, O, O], all3
+    sent = [opening(i, NONCES[i]) for i in range(3)]
+    yield "rows-draw-purged-exchanged", dict(given, bundle=gone, openings=sent), [P, P, P, P, O, P, P], all3
     yield "rows-draw-by-itself", {"bundle": dict(draw, openings=NONCES), "failed": []}, [O, O, O, O, O, P, P], [O, O, O]
     true = draw["certificate"]["result"]["winner"]
     forged = deal("random.v1", {"beacon_round": 12040883}, NONCES, result=ground((true + 1) % 3))
@@ -192,6 +198,8 @@ def cases():
     given = dict(given, parties=two)
     yield "rows-split", dict(given, bundle=dict(split, openings=POINTS)), [P, P, P, P, O, P, N], all2
     yield "rows-split-sealed", dict(given, bundle=split), [P, P, P, P, O, O, N], all2
+    gone = purged(deal("split.v1", {"items": ["house", "boat"]}, POINTS, texts={"retention": "purge"}))
+    yield "rows-split-purged", dict(given, bundle=gone, says="; the service deleted them"), [P, P, P, P, O, O, N], all2
     yield "rows-split-half", dict(given, bundle=split, openings=[opening(1, POINTS[1])]), [P, P, P, P, O, O, N], all2
     exchanged = [opening(i, POINTS[i]) for i in (1, 0)]
     yield "rows-split-exchanged", dict(given, bundle=split, openings=exchanged), [P, P, P, P, O, P, N], all2

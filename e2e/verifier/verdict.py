@@ -93,7 +93,6 @@ def fixed(report, _):
 
 
 def result(report, certificate):
-    of = certificate["algorithm"]
     if report.recomputed:
         return PROVEN, "recomputed from the inputs of all parties"
     if certificate["outcome"] == "VOID":
@@ -103,9 +102,17 @@ def result(report, certificate):
     missing = [i for i in range(len(certificate["parties"])) if i not in (report.opened or ())]
     if not missing:
         return OPEN, "all commitments were opened, but the declared values are missing: verify the bundle, or give --params"
-    more = "; get the bundle again" if algorithms.draws(of) else "; all parties can consent, or send their openings: --opening FILE"
     word = "the arithmetic holds, but that all accepted is the service's word: " if report.supposed else ""
-    return OPEN, word + "the inputs of %d of %d parties are missing: %s%s" % (len(missing), len(certificate["parties"]), few(missing), more)
+    return OPEN, word + "the inputs of %d of %d parties are missing: %s; %s" % (len(missing), len(certificate["parties"]), few(missing), obtain(certificate))
+
+
+def obtain(certificate):
+    """Returns how to get the openings that are missing."""
+    if "inputs-purged" in certificate["properties"]:
+        return "the service deleted them, but the parties can send their openings: --opening FILE"
+    if algorithms.draws(certificate["algorithm"]):
+        return "get the bundle again"
+    return "all parties can consent, or send their openings: --opening FILE"
 
 
 def draw(report, certificate):
@@ -119,7 +126,7 @@ def draw(report, certificate):
     if report.alone:
         return OPEN, "a certificate alone does not show whether its beacon round was out before the last reveal; verify the bundle, which has the declared deadlines"
     if not report.recomputed:
-        return OPEN, "nonce_digest is the service's word: the openings of all parties are missing; get the bundle again"
+        return OPEN, "nonce_digest is the service's word: the openings of all parties are missing; " + obtain(certificate)
     if report.chain is None:
         if report.bound:
             return OPEN, "the beacon's chain is not drand quicknet; its key belongs to the chain hash, which the deal declared, but whose chain it is you must know"

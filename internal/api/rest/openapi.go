@@ -21,7 +21,7 @@ func openAPI() ([]byte, error) {
 	schemas, deals, reveals := object{}, object{}, object{}
 	var params, inputs, results []any
 	// openapi.json has a pattern for declaration-sha256:HASH, because the hash varies.
-	properties := []string{"inputs-committed-before-reveal", "deterministic-recomputable", "inputs-purged", "logged", certificate.MissedCommit, certificate.MissedReveal, certificate.Rejected, certificate.ActedByInitiator}
+	properties := []string{"inputs-committed-before-reveal", "deterministic-recomputable", certificate.InputsPurged, "logged", certificate.MissedCommit, certificate.MissedReveal, certificate.Rejected, certificate.ActedByInitiator}
 	for _, a := range algorithm.All() {
 		name := schemaName(a.ID)
 		add := func(to *[]any, part string, s algorithm.Schema) {

@@ -117,6 +117,9 @@ type Facts struct {
 	Organised   bool   // the deal declares that the initiator acts for all parties (deal.ActedByInitiator)
 }
 
+// InputsPurged is the property of a certificate whose deal deleted its inputs in the transaction that ended it (retention purge).
+const InputsPurged = "inputs-purged"
+
 // ActedByInitiator is the property of a certificate whose deal declares that the initiator acts for all parties.
 const ActedByInitiator = "acted-by-initiator"
 
@@ -148,7 +151,7 @@ func Properties(f Facts) (flags []string) {
 		flags = append(flags, ActedByInitiator)
 	}
 	if f.Retention == "purge" && f.Revealed {
-		flags = append(flags, "inputs-purged")
+		flags = append(flags, InputsPurged)
 	}
 	return append(flags, DeclarationProperty(f.Declaration), "logged")
 }

@@ -29,7 +29,7 @@ type bundleCase struct {
 	Policy  string   `json:"policy,omitempty"`
 	Pubkeys []string `json:"pubkeys,omitempty"`
 	Failed  []string `json:"failed"`
-	Says    string   `json:"says,omitempty"` // must occur in the detail of a failed check
+	Says    string   `json:"says,omitempty"` // must occur in the detail of a failed check or of a claim
 
 	Parties  map[int]string    `json:"parties,omitempty"`  // known seat keys (the parties' own keys) by party index
 	Openings []json.RawMessage `json:"openings,omitempty"` // of single parties
@@ -113,6 +113,9 @@ func TestBundlesAndTheirForgeries(t *testing.T) {
 			if !check.OK {
 				failed, said = append(failed, check.Name), append(said, check.Name+": "+check.Detail)
 			}
+		}
+		for _, claim := range report.Claims {
+			said = append(said, claim.Claim+": "+claim.Detail)
 		}
 		if !slices.Equal(failed, c.Failed) || report.Valid != (len(failed) == 0) || !strings.Contains(strings.Join(said, "\n"), c.Says) {
 			t.Errorf("%s: fails %v, want %v with %q\n%s", name, failed, c.Failed, c.Says, strings.Join(said, "\n"))

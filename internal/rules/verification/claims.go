@@ -205,15 +205,22 @@ func (r *Report) follows(c *certificate.Certificate) (Status, string) {
 	if len(missing) == 0 {
 		return NotProven, "all commitments were opened, but the declared values are missing: verify the bundle, or give --params"
 	}
-	more := "all parties can consent to show their inputs, or send their openings: --opening FILE"
-	if a, _ := algorithm.Lookup(c.Algorithm); a.Redraws() {
-		more = "get the bundle again"
-	}
 	word := ""
 	if r.seen.supposed {
 		word = "the arithmetic holds, but that all accepted is the service's word: "
 	}
-	return NotProven, word + fmt.Sprintf("the inputs of %d of %d parties are missing: %s; %s", len(missing), len(c.Parties), problem.List(missing, "%d", ", "), more)
+	return NotProven, word + fmt.Sprintf("the inputs of %d of %d parties are missing: %s; %s", len(missing), len(c.Parties), problem.List(missing, "%d", ", "), obtain(c))
+}
+
+// obtain says how to get the openings that are missing.
+func obtain(c *certificate.Certificate) string {
+	if slices.Contains(c.Properties, certificate.InputsPurged) {
+		return "the service deleted them, but the parties can send their openings: --opening FILE"
+	}
+	if a, _ := algorithm.Lookup(c.Algorithm); a.Redraws() {
+		return "get the bundle again"
+	}
+	return "all parties can consent to show their inputs, or send their openings: --opening FILE"
 }
 
 func (r *Report) drawn(c *certificate.Certificate) (Status, string) {
@@ -231,7 +238,7 @@ func (r *Report) drawn(c *certificate.Certificate) (Status, string) {
 	case r.seen.alone:
 		return NotProven, "a certificate alone does not show whether its beacon round was out before the last reveal; verify the bundle, which has the declared deadlines"
 	case !r.seen.recomputed:
-		return NotProven, "nonce_digest is the service's word: the openings of all parties are missing; get the bundle again"
+		return NotProven, "nonce_digest is the service's word: the openings of all parties are missing; " + obtain(c)
 	case r.seen.chain == "":
 		if r.seen.bound {
 			return NotProven, "the beacon's chain is not drand quicknet; its key belongs to the chain hash, which the deal declared, but whose chain it is you must know"

@@ -183,7 +183,7 @@ func contradictions(p certificate.Payload) string {
 	claim((p.Timing.RevealsClosedAt != nil) == (p.InputRoot != nil), "reveals_closed_at must be set if and only if input_root is set")
 	claim(p.InputRoot == nil || len(missing) == 0, "input_root is set although a party never committed")
 	claim(len(slices.Compact(slices.Clone(flags))) == len(flags), "a property occurs twice")
-	claim(!slices.Contains(flags, "inputs-purged") || p.Retention == "purge", "properties contains inputs-purged, but retention is not purge")
+	claim(!slices.Contains(flags, certificate.InputsPurged) || p.Retention == "purge", "properties contains inputs-purged, but retention is not purge")
 	claim(!slices.Contains(flags, "beacon-verified") || computed && a.NeedsBeacon, "properties contains beacon-verified, but the result was not drawn with a beacon")
 	claim(!certificate.OpenedBySeal(flags) || slices.Contains(flags, "inputs-committed-before-reveal"), "properties contains opened-by-timelock, but no input was revealed")
 	if _, err := certificate.DeclarationIn(flags); err != nil {
