@@ -126,8 +126,18 @@ func TestAnAudienceSeesASplit(t *testing.T) {
 	p.open("/r/"+d.ID, 1280, "dark")
 	p.until("the result is there", "document.querySelector('#action .things')")
 	p.until("the proof is there", "document.querySelector('#verify-bundle')")
-	if picture := p.text("#action"); strings.Contains(picture, "You ") || !strings.Contains(picture, "the operator’s word to everybody but the parties") {
+	if picture := p.text("#action"); strings.Contains(picture, "You ") || !strings.Contains(picture, "the operator’s word, to the parties too until all of them consent") {
 		t.Errorf("the result says %q, want nothing about the reader, and what is not proven", picture)
 	}
 	p.accessible("public split desk dark")
+	for retention, want := range map[string]string{"standard": "the operator’s word to everybody but the parties.", "purge": "the operator’s word, unless the parties compare what they kept."} {
+		body["mode"], body["retention"] = "open", retention
+		d := c.Create(body)
+		d.Play(e2e.AnnsValues, e2e.BobsValues)
+		p.open("/r/"+d.ID, 390, "light")
+		p.until("the proof is there", "document.querySelector('#verify-bundle')")
+		if said := p.text("#action"); !strings.Contains(said, want) {
+			t.Errorf("with mode open and retention %s the page says %q, want %q", retention, said, want)
+		}
+	}
 }

@@ -23,6 +23,12 @@ export const sealTime = (commitDeadline) => roundTime(sealRound(commitDeadline))
 /** Reports whether a deal takes seals for the rounds of a chain here (/protocol, section 3.2). origin: null if the deployment has no public address, and so takes none. */
 export const takesSeals = (origin, chain, { commit_deadline: by, reveal_deadline: until, ...view }) => Boolean(origin) && chain === facts.beacon_chain && until >= sealTime(by) + 60 && (drawTime(view) ?? Infinity) > sealTime(by);
 
+/** Returns who sees the inputs of an ended deal: 'all' parties; all after 'consent'; or 'nobody'. */
+export function sightOf({ state, mode, retention, algorithm, contents_deleted: deleted }) {
+  if (state === 'VOID' || deleted || retention === 'purge') return 'nobody';
+  return mode === 'open' || algorithmOf(algorithm)?.needs_beacon ? 'all' : 'consent';
+}
+
 export const roundAfter = (time) => Math.max(1, Math.floor((time - facts.beacon_genesis) / facts.beacon_period) + 2);
 
 /** Loads the forms and pictures of an algorithm; generic.page.js says what a module has, and shows a deal whose algorithm or params are unknown. */

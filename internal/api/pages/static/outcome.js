@@ -2,7 +2,7 @@
 // and the consent to show this party's input to the others.
 
 import { element, once } from './dom.js';
-import { algorithmOf } from './facts.js';
+import { sightOf } from './facts.js';
 import { openingsIn, verifyText } from './submitted.js';
 import { parse } from './jcs.js';
 import { again, saveFile } from './keep.js';
@@ -45,13 +45,6 @@ export async function showResult({ view, party, page, seat, own, consented, end 
 export const tryAgain = ({ deal_id: deal, algorithm, algorithm_params: params, mode, retention, title, message, parties, contents_deleted: deleted }, party) => deleted ? null : element('a', {
   href: '/new', id: 'try-again', onclick: () => again.set('', { deal, algorithm, params, mode, retention, title, message, names: [parties[party], ...parties.filter((p) => p.index !== party)].map((p) => p.label) }),
 }, RESULT.tryAgain);
-
-/** Returns who sees the inputs of an ended deal: 'all' parties; all after 'consent'; or 'nobody'. */
-function sightOf({ state, mode, retention, algorithm, contents_deleted: deleted }) {
-  if (state === 'VOID' || deleted) return 'nobody';
-  if (retention === 'purge') return 'nobody';
-  return mode === 'open' || algorithmOf(algorithm)?.needs_beacon ? 'all' : 'consent';
-}
 
 /** Consents, or repeats the consent. Returns the parties that have not consented. */
 async function consent(seat, { input, salt }) {

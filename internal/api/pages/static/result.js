@@ -2,7 +2,7 @@
 
 import { QUICKNET } from './bls.js';
 import { byId, call, codeOf, copyButton, element, once, problemOf } from './dom.js';
-import { drawTime, facts, pageOf } from './facts.js';
+import { drawTime, facts, pageOf, sightOf } from './facts.js';
 import { saveFile } from './keep.js';
 import { COMMON, PUBLIC } from './texts.js';
 import { duration, localTime, name, names } from './words.js';
@@ -93,7 +93,7 @@ function proof(deal, bundle) {
   return [
     element('h2', {}, COMMON.proof),
     element('p', {}, COMMON.proves,
-      deal.state === 'VOID' ? '' : bundle.openings ? PUBLIC.recomputes : PUBLIC.operatorsWord),
+      deal.state === 'VOID' ? '' : bundle.openings ? PUBLIC.recomputes : PUBLIC.operatorsWord[sightOf(deal)]),
     element('p', { class: 'actions' }, element('button', { type: 'button', class: 'second', id: 'save-bundle', onclick: () => saveFile(`fairpact-${id}-proof.json`, text) }, COMMON.saveProof), check),
     element('p', { class: 'hint' }, PUBLIC.whoseKeys(location.host, element('a', { href: '/#verify' }, COMMON.wholeVerifier))),
     report,

@@ -278,7 +278,11 @@ export const PUBLIC = {
   openedBy: 'Opened by',
   drawAt: 'Draw at',
   recomputes: 'With it anybody computes the result again.',
-  operatorsWord: 'It does not hold what the parties sealed. So that the result follows from that is the operator’s word to everybody but the parties.',
+  operatorsWord: { // by who sees the inputs
+    all: 'It does not hold what the parties sealed. So that the result follows from that is the operator’s word to everybody but the parties.',
+    consent: 'It does not hold what the parties sealed. So that the result follows from that is the operator’s word, to the parties too until all of them consent to show it to each other.',
+    nobody: 'The service deleted what the parties sealed. So that the result follows from that is the operator’s word, unless the parties compare what they kept.',
+  },
   whoseKeys: (host, link) => [`The check uses the keys that this deployment, ${host}, names. For keys of your own, take the file to `, link, '.'],
   address: 'the address of this page',
   copyAddress: 'Copy the address',
