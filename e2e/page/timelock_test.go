@@ -434,6 +434,9 @@ func TestPersonMakesADealThatOpensByItself(t *testing.T) {
 	ann.until("the form is there", "document.querySelector('#kinds input:checked')")
 	ann.enter("#names", "Ann\rBen")
 	ann.enter("#items", "car\rboat")
+	if !eval[bool](ann, "document.querySelector('#could-open').checkVisibility() && !document.querySelector('#nobody-reads').checkVisibility()") {
+		t.Error("the form says that nobody can read a seal before it opens, although the beacon is not drand quicknet")
+	}
 	ann.accessible("new deal that opens by itself")
 	eval[bool](ann, "Boolean(Storage.prototype.setItem = () => { throw new DOMException('storage is off', 'QuotaExceededError'); })")
 	ann.enter("#create", "\r")
@@ -460,7 +463,7 @@ func TestPersonMakesADealThatOpensByItself(t *testing.T) {
 		t.Errorf("the declaration is %s with %+v, want required seals that open at %d", declared.Declared, declared.Seals, opens)
 	}
 	alg, _ := algorithm.Lookup("split.v1")
-	seat := invitation.Seat{DealID: found[1], Algorithm: alg, From: "Ann", Party: 1, Label: "Ben", Token: found[2], CommitDeadline: terms.Commit, RevealDeadline: terms.Reveal, OpensAt: opens}
+	seat := invitation.Seat{DealID: found[1], Algorithm: alg, From: "Ann", Party: 1, Label: "Ben", Token: found[2], CommitDeadline: terms.Commit, RevealDeadline: terms.Reveal, OpensAt: opens, Chain: chain.Hash}
 	if want := invitation.Text(c.Base, seat); text != want || !strings.Contains(text, "You need not come back") {
 		t.Errorf("the page's invitation is\n%s\nwant, as from the service,\n%s", text, want)
 	}

@@ -204,9 +204,9 @@ func (s state) invitation(ctx context.Context, i wire.Invite) (string, error) {
 	if err := json.Unmarshal(declared.Declared, &terms); err != nil {
 		return "", err
 	}
-	opens := int64(0)
+	opens, chain := int64(0), ""
 	if terms.Seals != "" && declared.Seals != nil {
-		opens = declared.Seals.OpensAt
+		opens, chain = declared.Seals.OpensAt, declared.Seals.Chain
 	}
 	origin := call.client.BaseURL()
 	if declared.Origin != nil {
@@ -214,6 +214,6 @@ func (s state) invitation(ctx context.Context, i wire.Invite) (string, error) {
 	}
 	return invitation.Text(origin, invitation.Seat{
 		DealID: s.DealID, Algorithm: alg, From: view.Parties[0].Label, Party: i.Party, Label: i.Label, Token: i.Token,
-		CommitDeadline: view.CommitDeadline, RevealDeadline: view.RevealDeadline, OpensAt: opens, Title: view.Title, Message: view.Message, Public: view.Audience != "",
+		CommitDeadline: view.CommitDeadline, RevealDeadline: view.RevealDeadline, OpensAt: opens, Chain: chain, Title: view.Title, Message: view.Message, Public: view.Audience != "",
 	}), nil
 }

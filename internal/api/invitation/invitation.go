@@ -22,6 +22,7 @@ type Seat struct {
 	RevealDeadline int64   // unix seconds
 	Key            *string // the declared seat key; nil: none
 	OpensAt        int64   // when the seals open, if the deal requires them; 0: parties open by hand
+	Chain          string  // hash of the beacon chain whose round opens the seals
 	Title          string  // of the deal; empty: none, like Message
 	Message        string
 	Public         bool // everybody can see the deal
@@ -51,7 +52,10 @@ Check the terms (your first call shows them), commit before {commit_deadline}` +
 Leave the page open, or open it again after all parties have sealed and before {reveal_by}: the page then opens your input. If a party misses the time to seal or the time to open, the deal is void and that party is named.
 `
 	byItself = `nobody can read it before {opens_by}, the service included. Then it opens by itself, and the service computes and signs the result.
-
+` + notBack
+	byOtherBeacon = `it opens by itself at {opens_by}. Then the service computes and signs the result. The beacon that opens it is not drand quicknet: whoever runs it could open it at any time.
+` + notBack
+	notBack = `
 You need not come back: look at the result any time after. If a party misses the time to seal, the deal is void and that party is named.
 `
 	revealLine  = `, and reveal before {reveal_deadline} (unix seconds).`
@@ -71,11 +75,15 @@ const seatKeyNotice = `
 // Template is the invitation with placeholders, which Text and the script of the page /new replace.
 const Template = head + linked + middle + linkedAgent
 
-// OnceTemplate is the Template of a deal that requires seals.
-var OnceTemplate = once(Template)
+// Once returns the Template of a deal that requires seals for the rounds of a beacon chain.
+func Once(chain string) string { return once(Template, chain) }
 
-func once(template string) string {
-	return strings.NewReplacer(byHand, byItself, revealLine, sealLine).Replace(template)
+func once(template, chain string) string {
+	opens := byItself
+	if chain != algorithm.Quicknet {
+		opens = byOtherBeacon
+	}
+	return strings.NewReplacer(byHand, opens, revealLine, sealLine).Replace(template)
 }
 
 // Public says that everybody can see the deal.
@@ -108,7 +116,7 @@ func Text(base string, s Seat) string {
 	}
 	key := ""
 	if s.OpensAt > 0 {
-		text = once(text)
+		text = once(text, s.Chain)
 	}
 	if s.Key != nil {
 		text, key = text+seatKeyNotice, *s.Key

@@ -35,8 +35,13 @@ func TestTextNamesEverythingThatAPartyNeeds(t *testing.T) {
 			t.Errorf("base %q: the invitation to a seat without a key names a seat key in\n%s", base, text)
 		}
 		sealed := seat
-		sealed.OpensAt = 1790000119
-		if text := Text(base, sealed); !strings.Contains(text, "nobody can read it before Mon, 21 Sep 2026 14:15 UTC") || !strings.Contains(text, "You need not come back") || strings.Contains(text, "15:13 UTC") ||
+		sealed.OpensAt, sealed.Chain = 1790000119, "ab"
+		if text := Text(base, sealed); !strings.Contains(text, "opens by itself at Mon, 21 Sep 2026 14:15 UTC") || !strings.Contains(text, "whoever runs it could open it at any time.\n\nYou need not come back") ||
+			strings.Contains(text, "nobody can read") || strings.ContainsAny(strings.ReplaceAll(text, "{token} of Ben", ""), "{}") {
+			t.Errorf("base %q: the invitation to a deal whose seals another beacon opens is\n%s", base, text)
+		}
+		sealed.Chain = algorithm.Quicknet
+		if text := Text(base, sealed); !strings.Contains(text, "nobody can read it before Mon, 21 Sep 2026 14:15 UTC") || !strings.Contains(text, "You need not come back") || strings.Contains(text, "15:13 UTC") || strings.Contains(text, "quicknet") ||
 			strings.Contains(text, "1790003600") || strings.ContainsAny(strings.ReplaceAll(text, "{token} of Ben", ""), "{}") {
 			t.Errorf("base %q: the invitation to a deal that requires seals is\n%s", base, text)
 		}

@@ -121,7 +121,7 @@ func (c *call) invitations(d escrow.Declared, made escrow.Created) (all []string
 			Token: invite.Token, CommitDeadline: made.CommitDeadline, RevealDeadline: made.RevealDeadline, Title: d.Title, Message: d.Message, Public: d.Audience != "",
 		}
 		if d.Seals != "" {
-			seat.OpensAt = c.Chain.RoundTime(timelock.RoundOf(c.Chain, made.CommitDeadline))
+			seat.OpensAt, seat.Chain = c.Chain.RoundTime(timelock.RoundOf(c.Chain, made.CommitDeadline)), c.Chain.Hash
 		}
 		if d.SeatKeys != nil {
 			seat.Key = d.SeatKeys[invite.Party]

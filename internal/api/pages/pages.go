@@ -183,7 +183,7 @@ func facts(chain drand.Chain, publicURL string, files map[string][]byte) string 
 		Genesis    int64   `json:"beacon_genesis"`
 		Period     int64   `json:"beacon_period"`
 		Algorithms []known `json:"algorithms"`
-	}{PublicURL: publicURL, Invitation: invitation.Template, Once: invitation.OnceTemplate, Chain: chain.Hash, Genesis: chain.Genesis, Period: chain.Period}
+	}{PublicURL: publicURL, Invitation: invitation.Template, Once: invitation.Once(chain.Hash), Chain: chain.Hash, Genesis: chain.Genesis, Period: chain.Period}
 	for _, a := range algorithm.All() {
 		_, page := files[a.ID+".page.js"]
 		all.Algorithms = append(all.Algorithms, known{

@@ -1,5 +1,6 @@
 // The creation page: creates a deal and shows its invitations.
 
+import { QUICKNET } from './bls.js';
 import { byId, call, codeOf, copyButton, element, once, problemOf } from './dom.js';
 import { algorithmOf, facts, pageOf, roundAfter } from './facts.js';
 import { lines, repeated } from './inputcheck.js';
@@ -248,6 +249,8 @@ byId('names').addEventListener('input', () => part?.offer?.(given()));
 byId('keys-part').hidden = !facts.public_url; // a service without a public address takes no seat keys, and no seals
 byId('once-part').hidden = !facts.public_url;
 byId('act-once').checked = Boolean(facts.public_url);
+byId('could-open').hidden = facts.beacon_chain === QUICKNET.hash;
+byId('nobody-reads').hidden = !byId('could-open').hidden;
 offerKinds();
 choose(location.hash.slice(1));
 byId('loading').hidden = true;
