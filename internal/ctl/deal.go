@@ -11,6 +11,7 @@ import (
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/deal"
 )
 
 type dealCommands struct {
@@ -216,7 +217,11 @@ func (c *call) commit(ctx context.Context, t *terminal, of terms, mine sealed, f
 		}
 	}
 	if !flags.Timelock {
-		return c.post(ctx, t, "/commit", request)
+		answer, err := c.client.Post(ctx, c.path("/commit"), c.token, request)
+		if err == nil {
+			_, err = c.committed(t, answer, of)
+		}
+		return err
 	}
 	made, err := c.seal(ctx, of, mine, flags.DevelopmentBeacon)
 	if err != nil {
@@ -232,11 +237,8 @@ func (c *call) commit(ctx context.Context, t *terminal, of terms, mine sealed, f
 	if err != nil {
 		return err
 	}
-	if err := t.answer(answer); err != nil {
-		return err
-	}
-	var committed wire.Committed
-	if err := json.Unmarshal(answer, &committed); err != nil {
+	committed, err := c.committed(t, answer, of)
+	if err != nil {
 		return err
 	}
 	if file.Receipt = committed.Receipt; file.Receipt == nil {
@@ -249,6 +251,32 @@ func (c *call) commit(ctx context.Context, t *terminal, of terms, mine sealed, f
 		return refusal{fmt.Errorf("you have committed, but the receipt in %s proves nothing yet: %w. Keep this file and the sealed file, and reveal by hand before the reveal deadline", flags.Receipt, err)}
 	}
 	return file.replace(flags.Receipt)
+}
+
+// committed prints the answer to a commitment. Its member next names calls of REST, and without --json commands of fairpactctl.
+func (c *call) committed(t *terminal, answer []byte, of terms) (made wire.Committed, err error) {
+	if err := json.Unmarshal(answer, &made); err != nil {
+		return made, fmt.Errorf("cannot read the answer to the commitment: %w", err)
+	}
+	if t.json {
+		return made, t.answer(answer)
+	}
+	watch := fmt.Sprintf("fairpactctl deal watch (--state FILE, or --base-url %s --deal %s with your token in FAIRPACT_TOKEN)", c.client.BaseURL(), c.dealID)
+	switch sealed := made.OpensAt > 0; {
+	case sealed && (made.State == deal.Committing || made.State == deal.Revealing):
+		made.Next = fmt.Sprintf("you are done: your seal opens by itself from %d (unix time) on. Read the result then with %s", made.OpensAt, watch)
+	case made.State == deal.Committing:
+		made.Next = fmt.Sprintf("wait until the deal is REVEALING with %s, then call fairpactctl deal reveal before reveal_deadline %d", watch, of.revealBy)
+	case made.State == deal.Revealing:
+		made.Next = fmt.Sprintf("all have committed: call fairpactctl deal reveal before reveal_deadline %d, then %s", of.revealBy, watch)
+	default:
+		made.Next = fmt.Sprintf("the deal is %s: read it with %s", made.State, watch)
+	}
+	text, err := json.Marshal(made)
+	if err == nil {
+		err = t.answer(text)
+	}
+	return made, err
 }
 
 type commitment struct {

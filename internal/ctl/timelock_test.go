@@ -2,6 +2,7 @@ package ctl
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -63,6 +64,9 @@ func newSealTaker(t *testing.T) *sealTaker {
 		ok(t, json.NewDecoder(r.Body).Decode(&c))
 		s.commits++
 		made := escrow.Committed{DealID: joinedDeal, State: "REVEALING", Party: 1, Committed: true}
+		if c.Seal != "" {
+			made.OpensAt = chain.RoundTime(sealRound)
+		}
 		if s.signer.Label != "" {
 			text := timelock.Receipt{Origin: "https://fairpact.example", DealID: joinedDeal, Party: 1, Commitment: c.Commitment, SealHash: timelock.Hash(c.Seal),
 				Chain: chain.Hash, Round: timelock.RoundOf(chain, s.deadline), Time: time.Now().Unix() + s.skew}.Message()
@@ -70,7 +74,7 @@ func newSealTaker(t *testing.T) *sealTaker {
 			ok(t, err)
 			made.Receipt = &escrow.Receipt{Text: string(text), Signature: signature}
 		}
-		return wire.Committed{Committed: made, Next: "you are done"}
+		return wire.Committed{Committed: made, Next: "call GET /v1/deals/" + joinedDeal}
 	})
 	answer("GET /v1/pubkeys", func(*http.Request) any {
 		if s.published == nil {
@@ -146,7 +150,7 @@ func TestJoinKeepsTheSealWhateverTheReceipt(t *testing.T) {
 			s.signer, s.published = x.signer, x.published
 			out := filepath.Join(t.TempDir(), "sealed.json")
 			r := run(t, "", "deal", "join", s.link, input, "--out", out, "--development-beacon")
-			if r.code != x.code || !strings.Contains(r.err, x.says) || !strings.Contains(r.out, "you are done") || s.commits != 1 {
+			if r.code != x.code || !strings.Contains(r.err, x.says) || !strings.Contains(r.out, "you are done") || !strings.Contains(r.out, "fairpactctl deal watch (") || strings.Contains(r.out, "GET /v1") || s.commits != 1 {
 				t.Errorf("%d commitments, %+v; want one commitment, exit code %d with %q and the answer", s.commits, r, x.code, x.says)
 			}
 			if !opens(t, out+".receipt", out) {
@@ -260,6 +264,25 @@ func TestTheDeclarationIsOfTheDealOfTheLink(t *testing.T) {
 	} {
 		if r := run(t, "", args...); r.code != ExitFailed || !strings.Contains(r.err, `"d_another" instead of `+joinedDeal) || s.commits != 0 {
 			t.Errorf("%v: %+v and %d commits, want exit code %d and none", args[:2], r, s.commits, ExitFailed)
+		}
+	}
+}
+
+// The answer names commands; the calls of REST, which it names too, are for --json.
+func TestCommitNamesTheNextCommand(t *testing.T) {
+	s := newSealTaker(t)
+	sealedPath := filepath.Join(t.TempDir(), "sealed.json")
+	if r := run(t, "", "seal", write(t, "input.json", `{"valuations":{"car":70,"boat":30}}`), "--out", sealedPath); r.code != ExitOK {
+		t.Fatalf("seal: %+v", r)
+	}
+	t.Setenv("FAIRPACT_TOKEN", joiner)
+	for want, more := range map[string][]string{
+		fmt.Sprintf("call fairpactctl deal reveal before reveal_deadline %d, then fairpactctl deal watch (--state FILE, or --base-url %s --deal %s with", s.deadline+3600, s.url, joinedDeal): nil,
+		"call GET /v1/deals/" + joinedDeal: {"--json"},
+	} {
+		r := run(t, "", append([]string{"deal", "commit", sealedPath, "--base-url", s.url, "--deal", joinedDeal}, more...)...)
+		if r.code != ExitOK || !strings.Contains(r.out, want) || strings.Contains(r.out, "GET /v1") != (more != nil) {
+			t.Errorf("%v: %+v, want %q", more, r, want)
 		}
 	}
 }
