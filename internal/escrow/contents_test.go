@@ -45,3 +45,24 @@ func TestReadsOfADealWithoutContents(t *testing.T) {
 	g.commit(t, svc, 0).refused(t, problem.DealEnded)
 	g.reveal(t, svc, 0).refused(t, problem.DealEnded)
 }
+
+// The trust model (/trust) says what a writer of the database can read: a service that has not read the deal before shows it the
+// inputs of a COMPUTED deal. A service that has read the deal keeps its mode.
+func TestAWriterOfTheDatabaseCanReadInputs(t *testing.T) {
+	h := newFixture(t)
+	g, own := h.split(t, nil).revealed(t), h.split(t, nil)
+	read := func(svc *escrow.Service) answer[escrow.OpenInputs] {
+		return of(svc.Inputs(t.Context(), g.access(t, svc, own.tokens[1], escrow.AsParty)))
+	}
+	old := h.replica()
+	g.view(t, old)
+	hash := g.text(t, "SELECT encode(token_hash, 'hex') FROM parties WHERE deal_id = $1 AND party = 1", own.id)
+	g.exec(t, "UPDATE parties SET token_hash = sha256(token_hash) WHERE deal_id = $1", own.id)
+	g.exec(t, "UPDATE parties SET token_hash = decode($2, 'hex') WHERE deal_id = $1 AND party = 1", g.id, hash)
+	read(h.replica()).refused(t, problem.InputsSealed)
+	g.exec(t, "UPDATE deals SET mode = 'open' WHERE deal_id = $1", g.id)
+	read(old).refused(t, problem.InputsSealed)
+	if all := read(h.replica()).ok(t); len(all.Inputs) != 2 {
+		t.Errorf("a fresh service shows %d inputs, want those of both parties", len(all.Inputs))
+	}
+}

@@ -291,10 +291,11 @@ func TestALateRoundIsNobodysFault(t *testing.T) {
 	}
 }
 
-// The seals of a deal that ends before its round are deleted in the same transaction.
+// The seals of a deal that ends before its round are deleted in the same transaction. Although a deal requires seals, a party that
+// does not commit makes it VOID.
 func TestADealThatEndsBeforeItsRoundDeletesItsSeals(t *testing.T) {
 	h := newFixture(t)
-	cancelled, missed, rejected := h.split(t, nil), h.split(t, nil), h.shapley(t, `{"accept":true}`, `{"accept":false}`)
+	cancelled, missed, rejected := h.split(t, nil), h.split(t, func(d *escrow.Declared) { d.Seals = deal.SealsRequired }), h.shapley(t, `{"accept":true}`, `{"accept":false}`)
 	cancelled.commitSeal(t, h.sealed(), 0, cancelled.seal(t, 0)).ok(t)
 	of(h.sealed().Cancel(t.Context(), cancelled.access(t, h.sealed(), cancelled.key, escrow.CancelDeal), nil)).ok(t)
 	missed.commitSeal(t, h.sealed(), 1, missed.seal(t, 1)).ok(t)
@@ -306,8 +307,8 @@ func TestADealThatEndsBeforeItsRoundDeletesItsSeals(t *testing.T) {
 			t.Errorf("%s: %s seals are left, want none", name, left)
 		}
 	}
-	if c := missed.published(t); !slices.Equal(c.VoidFlakers, []int{0}) {
-		t.Errorf("flakers %v, want party 0, which did not commit", c.VoidFlakers)
+	if c := missed.published(t); c.Outcome != certificate.Void || !slices.Equal(c.VoidFlakers, []int{0}) {
+		t.Errorf("outcome %s of %v, want VOID of party 0, which did not commit", c.Outcome, c.VoidFlakers)
 	}
 }
 
