@@ -108,7 +108,7 @@ type Beacon interface {
 
 // Options are the settings of a Service.
 type Options struct {
-	EntropyWindow time.Duration           // how long a random.v1 deal waits for a due beacon round before the deal is EXPIRED
+	EntropyWindow time.Duration           // how long a random.v1 deal, or one with unopened seals, waits for a due beacon round before the deal is EXPIRED
 	StrictBeacon  bool                    // refuse a new deal whose beacon round is published at or before the reveal deadline
 	OpenUnits     int                     // limit on the cost of one API key's open deals, in Declared.Units; 0: no limit
 	PublicURL     string                  // origin under which callers reach deal-api; "": not known

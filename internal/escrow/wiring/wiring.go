@@ -51,7 +51,7 @@ type Config struct {
 	BeaconSeed      string        `env:"FAIRPACT_BEACON_GENESIS_SEED" help:"Genesis seed of the chain FAIRPACT_BEACON_CHAIN_HASH: 64 hex digits."`
 	BeaconID        string        `env:"FAIRPACT_BEACON_ID" help:"Beacon id of the chain FAIRPACT_BEACON_CHAIN_HASH, such as default."`
 	BeaconGenesis   int64         `env:"FAIRPACT_BEACON_GENESIS" help:"Genesis of the chain FAIRPACT_BEACON_CHAIN_HASH: the unix time of the first round, in seconds."`
-	EntropyWindow   time.Duration `env:"FAIRPACT_ENTROPY_WINDOW" default:"168h" help:"How long a random.v1 deal waits for a beacon round that cannot be fetched, before the deal becomes EXPIRED. The wait starts at the reveal deadline or at the round's time, whichever is later."`
+	EntropyWindow   time.Duration `env:"FAIRPACT_ENTROPY_WINDOW" default:"168h" help:"How long a random.v1 deal, or a deal with unopened timelock seals, waits for a beacon round that cannot be fetched, before the deal becomes EXPIRED. The wait starts at the reveal deadline or at the round's time, whichever is later."`
 	StrictBeacon    bool          `env:"FAIRPACT_STRICT_BEACON" help:"Refuse new deals whose beacon round is published at or before the reveal deadline."`
 	OpenUnits       int           `env:"FAIRPACT_OPEN_DEAL_UNITS" default:"10000" help:"Maximum cost, in units, of all deals of one API key that have not ended. The units are those of FAIRPACT_DEAL_UNITS_PER_MINUTE. Only deal-api applies this limit. 0: no limit."`
 
