@@ -101,7 +101,7 @@ def result(report, certificate):
         return OPEN, "the result was not recomputed; verify the bundle, or give --inputs and --params"
     missing = [i for i in range(len(certificate["parties"])) if i not in (report.opened or ())]
     if not missing:
-        return OPEN, "all commitments were opened, but the declared values are missing: verify the bundle, or give --params"
+        return OPEN, "all commitments were opened, but the params are missing: verify the bundle, or give --params"
     word = "the arithmetic holds, but that all accepted is the service's word: " if report.supposed else ""
     return OPEN, word + "the inputs of %d of %d parties are missing: %s; %s" % (len(missing), len(certificate["parties"]), few(missing), obtain(certificate))
 

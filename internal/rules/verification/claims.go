@@ -203,7 +203,7 @@ func (r *Report) follows(c *certificate.Certificate) (Status, string) {
 		}
 	}
 	if len(missing) == 0 {
-		return NotProven, "all commitments were opened, but the declared values are missing: verify the bundle, or give --params"
+		return NotProven, "all commitments were opened, but the params are missing: verify the bundle, or give --params"
 	}
 	word := ""
 	if r.seen.supposed {

@@ -12,7 +12,7 @@ export const COMMON = {
   thisIsYou: ' (you)',
   twice: (what) => `“${what}” is there twice: give each its own name.`,
   proof: 'Proof',
-  proves: 'One file proves to anybody who knows this service’s key that the service signed this and logged it, even if the service is gone. ',
+  proves: 'One file, the bundle, proves to anybody who knows this service’s key that the service signed this and logged it, even if the service is gone. ',
   saveProof: 'Download the proof',
   check: 'Check it in this browser',
   wholeVerifier: 'the whole verifier',
@@ -225,7 +225,7 @@ export const RESULT = {
   signing: 'The certificate is being signed…',
   tryAgain: 'Try again with the same terms and new links',
   noConsent: 'The service did not take the consent.',
-  missedDeadline: 'Who missed a deadline is the service’s word.',
+  missedDeadline: 'Who missed a deadline is the operator’s word.',
   proves: { // by who sees the inputs
     all: 'The file also holds what all parties sealed, so anybody who has it can compute the result again: keep it as private as that.',
     consent: 'The file does not prove that the result is right: until all parties show what they sealed, that is the operator’s word.',

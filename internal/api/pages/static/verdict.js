@@ -81,32 +81,32 @@ function agreed({ seen: { parties, origin }, certificate }) {
 
 function fixed({ seen: { late, closed, policy }, certificate }) {
   if (late) return [FALSE, late];
-  if (!closed) return [OPEN, 'the times are the service’s word'];
+  if (!closed) return [OPEN, 'the times are the operator’s word'];
   if (!policy) return [OPEN, 'the commitments are in the log, but only witnesses show since when; give a policy'];
   if (!policy.demands) return [OPEN, 'the commitments are in the log, but only witnesses show since when, and the policy requires no cosignatures'];
   if (!closed.known) return [OPEN, 'the beacon’s chain is not drand quicknet, and its times are only in this file; compare them with those that you know'];
-  if (!closed.bySeal) return [OPEN, 'no input came from a seal, and when each party revealed is the service’s word'];
+  if (!closed.bySeal) return [OPEN, 'no input came from a seal, and when each party revealed is the operator’s word'];
   if (closed.unsealed.length) {
     const missing = few(closed.unsealed.map((i) => certificate.parties[i].label));
-    return [OPEN, `${closed.detail}, but when the parties without a seal revealed is the service’s word: ${missing}`];
+    return [OPEN, `${closed.detail}, but when the parties without a seal revealed is the operator’s word: ${missing}`];
   }
   return [PROVEN, `${closed.detail}; an input that its party revealed by hand before is not covered`];
 }
 
 function result({ seen, certificate }) {
   if (seen.recomputed) return [PROVEN, 'recomputed from the inputs of all parties'];
-  if (certificate.outcome === 'VOID') return [OPEN, 'there is no result; which party missed its deadline or rejected is the service’s word'];
+  if (certificate.outcome === 'VOID') return [OPEN, 'there is no result; which party missed its deadline or rejected is the operator’s word'];
   if (seen.opened === null && seen.alone && !seen.supposed) return [OPEN, 'the result was not recomputed; verify the bundle, or give the inputs and the parameters'];
   const missing = certificate.parties.flatMap(({ label }, i) => (seen.opened?.has(i) ? [] : [label]));
-  if (!missing.length) return [OPEN, 'all commitments were opened, but the declared values are missing: verify the bundle, or give the parameters'];
-  const word = seen.supposed ? 'the arithmetic holds, but that all accepted is the service’s word: ' : '';
+  if (!missing.length) return [OPEN, 'all commitments were opened, but the parameters are missing: verify the bundle, or give them'];
+  const word = seen.supposed ? 'the arithmetic holds, but that all accepted is the operator’s word: ' : '';
   return [OPEN, `${word}the inputs of ${missing.length} of ${certificate.parties.length} parties are missing: ${few(missing)}; ${obtain(certificate)}`];
 }
 
 /** Returns how to get the openings that are missing. */
 function obtain({ algorithm: id, properties }) {
   if (properties.includes('inputs-purged')) return 'the service deleted them, but the parties can send you their openings';
-  return algorithm(id).redraw ? 'get the proof again' : 'all parties can consent to show their inputs, or send you their openings';
+  return algorithm(id).redraw ? 'get the bundle again' : 'all parties can consent to show their inputs, or send you their openings';
 }
 
 function draw({ checks, seen, certificate }) {
@@ -115,7 +115,7 @@ function draw({ checks, seen, certificate }) {
   if (failed) return [FALSE, `result: ${failed.detail}`];
   if (seen.early) return [OPEN, `${seen.early}: whoever revealed last could choose the winner; only another deal, with a later round, can prove a draw`];
   if (seen.alone) return [OPEN, 'a certificate alone does not show whether its beacon round was out before the last reveal; verify the bundle, which has the declared deadlines'];
-  if (!seen.recomputed) return [OPEN, `the digest of the nonces is the service’s word: the openings of all parties are missing; ${obtain(certificate)}`];
+  if (!seen.recomputed) return [OPEN, `the digest of the nonces is the operator’s word: the openings of all parties are missing; ${obtain(certificate)}`];
   if (!seen.chain && seen.bound) return [OPEN, 'the beacon’s chain is not drand quicknet; its key belongs to the chain hash, which the deal declared, but whose chain it is you must know'];
   if (!seen.chain) return [OPEN, 'the beacon’s chain is not drand quicknet, and nothing shows that its key belongs to the chain hash; compare it with the one that you know'];
   return [PROVEN, `nonces, beacon round and winner were recomputed; ${seen.chain} signed the round`];
