@@ -100,3 +100,17 @@ func TestTextsAreCharged(t *testing.T) {
 		t.Errorf("10 KiB of texts cost %d units, want 1", got)
 	}
 }
+
+// The chart says what a deal reserves: about 20 KiB for two parties, and 90 MiB for 10,000.
+func TestWhatADealReserves(t *testing.T) {
+	for algorithm, params := range map[string]string{"split.v1": `{"items":["car","boat"]}`, "random.v1": `{"beacon_round":1}`, "shapley.v1": `{"coalition_values":{"a,b":90}}`} {
+		d := escrow.Declared{Terms: deal.Terms{Algorithm: algorithm, Labels: []string{"a", "b"}, Params: []byte(params)}}
+		if kib := d.Storage() >> 10; kib < 18 || kib > 22 {
+			t.Errorf("two parties of %s reserve %d KiB, want about 20", algorithm, kib)
+		}
+	}
+	all := escrow.Declared{Terms: deal.Terms{Algorithm: "random.v1", Labels: slices.Repeat([]string{"a"}, 10_000), Params: []byte(`{"beacon_round":1}`)}}
+	if mib := all.Storage() >> 20; mib < 80 || mib > 100 {
+		t.Errorf("10,000 parties reserve %d MiB, want about 90", mib)
+	}
+}
