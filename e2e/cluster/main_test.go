@@ -50,9 +50,6 @@ type cluster struct {
 	overdue      *stream
 	dir          string
 	keySet       string // JSON of the release's key set; empty before startRotation
-	// formerSet is the signing key set before the rotation. The function `rotated` rolls formerSet
-	// out to deadline-worker, as an operator might by mistake.
-	formerSet string
 }
 
 // shows writes a measurement, or the failures of a stream, to the test's log. TestCluster logs

@@ -55,55 +55,60 @@ func (c *cluster) rollOutKeys(t *testing.T, document, next string) {
 	})
 }
 
-// startRotation rotates to a second signing key as runbooks/keys.md does. The next phases of
-// TestCluster run before the new key signs.
+// startRotation rotates to a second signing key as runbooks/keys.md does. The next phases of TestCluster run
+// before the new key signs. Two mistakes of an operator come first: `fairpactctl signing-keys close` must refuse to close
+// the key that signs, and `fairpactctl signing-keys check` must report that deadline-worker has the former key set.
 func startRotation(t *testing.T, c *cluster) {
 	c.rollOutKeys(t, keysCommand(t, "", "init", "--signer", "file:///run/fairpact/key/key.pem"), "next: nothing")
-	c.formerSet = c.keySet
+	former := c.keySet
 	c.rollOutKeys(t, keysCommand(t, c.keySet, "rotate", "--file", "-", "--to", "file:///run/fairpact/key/next.pem", "--in", rotateIn), "signs from")
 	if keys := onPage(t, "stolen-key.md", "configmap fairpact-key-set"); strings.Count(keys, "Z file:///run/fairpact/key/") != 2 {
 		t.Errorf("stolen-key.md shows the keys %s, want two", keys)
 	}
-}
-
-// rotated runs deals before and after the new key begins to sign. Before that, rotated makes two
-// mistakes of an operator. `fairpactctl signing-keys close` must refuse to close the key that still signs.
-// `fairpactctl signing-keys check` must report that deadline-worker has the former key set. The last
-// rollout replaces the former key set.
-func rotated(t *testing.T, c *cluster) {
-	var keys struct {
-		Keys []struct {
-			Pubkey    string `json:"pubkey"`
-			SignsFrom int64  `json:"signs_from"`
-		}
-	}
-	if err := json.Unmarshal([]byte(c.keySet), &keys); err != nil || len(keys.Keys) != 2 {
-		t.Fatalf("the key set has %d keys, want 2 (%v): %s", len(keys.Keys), err, c.keySet)
-	}
-	former, next := keys.Keys[0], keys.Keys[1]
-	s := startStream(t, c.base)
-	if out, err := keysIn(t, c.keySet, "close", former.Pubkey, "--file", "-", "--base-url", "http://localhost:8080"); err == nil || !strings.Contains(err.Error(), "close it in") {
+	signing, _ := c.keys(t)
+	if out, err := keysIn(t, c.keySet, "close", signing.Pubkey, "--file", "-", "--base-url", "http://localhost:8080"); err == nil || !strings.Contains(err.Error(), "close it in") {
 		t.Errorf("closing the key that signs: %v\n%s", err, out)
 	}
-	kubectl(t, "create", "configmap", "former-key-set", "--from-literal=key-set.json="+c.formerSet)
+	kubectl(t, "create", "configmap", "former-key-set", "--from-literal=key-set.json="+former)
 	patch := `{"spec":{"template":{"spec":{"volumes":[{"name":"key-set","configMap":{"name":"former-key-set"}}]}}}}`
 	kubectl(t, "patch", "deployment", workloads[2], "--type=strategic", "-p", patch)
 	rolledOut(t, namespace, workloads[2])
 	settled(t)
-	check := []string{"check", "--base-url", "http://localhost:8080", "--file", "-"}
-	if out, err := keysIn(t, c.keySet, check...); err == nil || !strings.Contains(out+err.Error(), "2 of 6 processes lack the key set") {
+	if out, err := keysIn(t, c.keySet, "check", "--base-url", "http://localhost:8080", "--file", "-"); err == nil || !strings.Contains(out+err.Error(), "2 of 6 processes lack the key set") {
 		t.Errorf("the worker has the former key set, and signing-keys check says: %v\n%s", err, out)
 	}
+	kubectl(t, "patch", "deployment", workloads[2], "--type=strategic", "-p", strings.Replace(patch, "former", release, 1))
+	rolledOut(t, namespace, workloads[2])
+	c.rollOutKeys(t, c.keySet, "signs from")
+}
+
+type signingKey struct {
+	Pubkey    string `json:"pubkey"`
+	SignsFrom int64  `json:"signs_from"`
+}
+
+// keys returns the two keys of the rotation.
+func (c *cluster) keys(t *testing.T) (former, next signingKey) {
+	t.Helper()
+	var set struct{ Keys []signingKey }
+	if err := json.Unmarshal([]byte(c.keySet), &set); err != nil || len(set.Keys) != 2 {
+		t.Fatalf("the key set has %d keys, want 2 (%v): %s", len(set.Keys), err, c.keySet)
+	}
+	return set.Keys[0], set.Keys[1]
+}
+
+// rotated runs deals while the new key begins to sign, or after that if the phases before took longer than rotateIn.
+func rotated(t *testing.T, c *cluster) {
+	_, next := c.keys(t)
+	s := startStream(t, c.base)
 	time.Sleep(time.Until(time.Unix(next.SignsFrom, 0)))
 	s.flows(t, 50)
 	c.connections(t)
 	if _, pubkey := c.status(t); pubkey != next.Pubkey {
 		t.Errorf("the status shows the key %s, want %s", pubkey, next.Pubkey)
 	}
-	kubectl(t, "patch", "deployment", workloads[2], "--type=strategic", "-p", strings.Replace(patch, "former", release, 1))
-	rolledOut(t, namespace, workloads[2])
 	c.rollOutKeys(t, c.keySet, "next: ")
-	s.stop(t, c, "key rotated to "+next.Pubkey[:14]+"… while the worker had the former key set, and that repaired")
+	s.stop(t, c, "key rotated to "+next.Pubkey[:14]+"…")
 }
 
 func (c *cluster) connections(t *testing.T) {

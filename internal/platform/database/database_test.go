@@ -204,7 +204,7 @@ func TestMigrationsPassOverASilentHost(t *testing.T) {
 	silent, err := net.Listen("tcp4", "127.0.0.1:0") // the kernel completes handshakes, although nothing accepts the connections
 	check(t, err)
 	defer silent.Close()
-	url := strings.Replace(servertest.Postgres(t), "@", "@"+silent.Addr().String()+",", 1)
+	url := strings.NewReplacer("@", "@"+silent.Addr().String()+",", "connect_timeout=30", "connect_timeout=5").Replace(servertest.Postgres(t))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	check(t, database.Schema{Name: "empty", Migrations: fstest.MapFS{"00001_one.sql": {Data: []byte("-- +goose Up\nSELECT 1;\n")}}}.Migrate(ctx, url))

@@ -71,7 +71,8 @@ func adminURL(t testing.TB) string {
 }
 
 // Postgres returns the URL of a new empty database, which is dropped at the end of the
-// test. All tests of a package share one server.
+// test. All tests of a package share one server. A client waits long for a connection, so that it does
+// not fail on a slow machine.
 func Postgres(t testing.TB) string {
 	t.Helper()
 	admin := adminURL(t)
@@ -83,6 +84,9 @@ func Postgres(t testing.TB) string {
 		t.Fatalf("servertest: %s is not a URL: %v", PostgresEnv, err)
 	}
 	u.Path = "/" + name
+	query := u.Query()
+	query.Set("connect_timeout", "30")
+	u.RawQuery = query.Encode()
 	return u.String()
 }
 
