@@ -108,7 +108,7 @@ func hold(t *testing.T, ctx context.Context, b *Budget, what, who, n byte) {
 		return
 	}
 	defer ticket.Return()
-	pause := time.Duration(who) * 10 * time.Millisecond
+	pause := (time.Duration(who) + 1) * 10 * time.Millisecond
 	switch (n / 4) % 5 {
 	case 0:
 		time.Sleep(pause / 2)
