@@ -74,6 +74,19 @@ func leaving(path string) func(*testing.T, *localstack.Stack) func(context.Conte
 	}
 }
 
+// trailers sends bodies whose headers announce thousands of trailers, and whose trailers have a thousand lines.
+func trailers(*testing.T, *localstack.Stack) func(context.Context, *crowd) {
+	body := `{"certificate":[` + strings.Repeat("0,", 1900) + "0]}"
+	var announced, lines strings.Builder
+	for i := range 4500 {
+		name := string([]byte{byte('a' + i/676), byte('a' + i/26%26), byte('a' + i%26)})
+		if announced.WriteString(name + ","); i < 800 {
+			lines.WriteString(name + ":\n")
+		}
+	}
+	return held(4000, fmt.Sprintf("POST /v1/verify HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nTrailer: %sx\r\n\r\n%x\r\n%s\r\n0\r\n%s\r\n", &announced, len(body), body, &lines))
+}
+
 var further = []attack{
 	{"z unread answers on connections that close", leaving("/openapi.json")},
 	{"a openapi.json, 128 connections", get(128, "/openapi.json")},
@@ -90,6 +103,7 @@ var further = []attack{
 	}},
 	{"d tree head, 300 connections", get(300, "/v1/log/tree-head")},
 	{"d log, 300 connections", get(300, "/v1/log/status", "/checkpoint", "/tile/0/000.p/2", "/tile/entries/000", "/v1/log/consistency?first=1&second=2", "/v1/log/proof?leaf_index=0", "/v1/log/proof?leaf_index=%zz", "/tile/0/x999/x999/999")},
+	{"e bodies with trailers, 4,000 connections", trailers},
 	{"f waits, 4,000 connections", waits(4000, 1)},
 	{"f waits with headers of 14 KB, 4,000 connections", waits(4000, 110)},
 	{"f waits since an ETag on a large deal, 500 connections", func(t *testing.T, stack *localstack.Stack) func(context.Context, *crowd) {

@@ -2,12 +2,17 @@ package web_test
 
 import (
 	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
@@ -72,5 +77,32 @@ func TestPathsThatNoRouteServes(t *testing.T) {
 		if w.Code != 404 || strings.TrimSpace(w.Body.String()) != `{"error":"NOT_FOUND: no such path; see /"}` {
 			t.Errorf("GET %s: %d %s, want the JSON 404", path, w.Code, w.Body)
 		}
+	}
+}
+
+// net/http keeps the trailer of a body with the request, and the names that the header announces for it.
+func TestTrailersAreDropped(t *testing.T) {
+	logger := slog.New(slog.DiscardHandler)
+	observed := web.Observed(logger, telemetry.NewRepeats(logger), true, func(w *web.Recorder, r *http.Request) {
+		body, err := web.ReadAll(w, r, 100)
+		web.JSON(w, http.StatusOK, fmt.Appendf(nil, "%s %v %v", body, err, r.Trailer))
+	})
+	var own *http.Request // net/http's
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		own = r
+		observed.ServeHTTP(w, r)
+		if r.Trailer != nil {
+			t.Errorf("the request has the trailer %v, want none", r.Trailer)
+		}
+	}))
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: aa, bb\r\nConnection: close\r\n\r\n2\r\n{}\r\n0\r\ncc:\r\ndd:\r\n\r\n")
+	if said, err := io.ReadAll(conn); err != nil || !strings.Contains(string(said), "{} <nil> map[]") || own == nil {
+		t.Errorf("the answer is %s, %v", said, err)
 	}
 }

@@ -89,23 +89,27 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 // extend sets the read deadline. It fails only in tests, where there is no connection.
 func (b *bodyReader) extend(d time.Duration) { _ = b.control.SetReadDeadline(time.Now().Add(d)) }
 
-// requestBody notes whether the handler has read the body to its end.
+// requestBody notes whether the handler has read the body to its end, and drops its trailer then: net/http
+// takes about a hundred bytes for each line, however short it is, and for each name that the header announces.
 type requestBody struct {
 	io.ReadCloser
+	of    *http.Request // net/http's own, whose trailer it is
 	ended bool
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.ended = b.ended || err == io.EOF
+	if err == io.EOF {
+		b.ended, b.of.Trailer = true, nil
+	}
 	return n, err
 }
 
 // leave bounds how long net/http reads the rest of the body before it sends the answer. Until then, the
 // connection waits for its client.
-func (b *requestBody) leave(w http.ResponseWriter, r *http.Request) {
+func (b *requestBody) leave(w http.ResponseWriter) {
 	if !b.ended {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second))
-		connOf(r.Context()).waits()
+		connOf(b.of.Context()).waits()
 	}
 }
