@@ -11,8 +11,10 @@ import (
 // Call holds the tickets of one call: for what it holds until the client took the answer, and a turn at
 // the CPU, which it gives back before each wait. The methods return problem.Errors.
 type Call struct {
-	process *Process
-	network string
+	process    *Process
+	network    string
+	connection *Ticket
+	closes     func() // the connection
 
 	mu sync.Mutex
 	// mu guards the state. No method waits while it holds mu.
@@ -52,6 +54,14 @@ func From(ctx context.Context) *Call {
 
 // Network returns the client network of the call; "" for one that has no limits.
 func (c *Call) Network() string { return c.network }
+
+// Connection names the ticket of the client's connection, and what closes that. The ticket may be evicted while the call
+// waits for other parties: else calls that wait could fill a port. Call Connection before any other method.
+func (c *Call) Connection(t *Ticket, closes func()) {
+	if c != nobody {
+		c.connection, c.closes = t, closes
+	}
+}
 
 // Party marks the call as one with an invite token. Call Party before Hold.
 func (c *Call) Party() {
@@ -171,7 +181,12 @@ func (c *Call) Wait(n int64, wake func()) (resume func(context.Context) error) {
 	}
 	held := c.now().held
 	c.Blocked(wake)
+	c.connection.Evictable(func() { // net/http does not see that it closed if another request is behind this one
+		c.closes()
+		wake()
+	})
 	return func(ctx context.Context) error {
+		c.connection.Busy()
 		if c.Busy() && (held == nil || held.budget != c.process.large) {
 			return nil
 		}

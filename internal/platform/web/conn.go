@@ -151,6 +151,7 @@ func Serves(r *http.Request, call *budget.Call) (done func()) {
 		return call.End
 	}
 	c.call = call
+	call.Connection(c.ticket, c.evict)
 	return func() {
 		c.call = budget.From(context.Background())
 		call.End()

@@ -197,6 +197,41 @@ func TestUnreadAnswersAreCounted(t *testing.T) {
 	held(t, open, 0)
 }
 
+// Calls that wait for other parties do not fill a port, also if each has another request behind it.
+func TestWaitingCallsMakeRoom(t *testing.T) {
+	p := process(t)
+	waits, ended := make(chan struct{}, 9), make(chan error, 9)
+	address, open := serve(t, 4, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/wait" {
+			return
+		}
+		ctx, call := p.Begin(r.Context(), "192.0.2.1")
+		defer Serves(r.WithContext(ctx), call)()
+		if err := call.Hold(ctx, budget.SmallCall); err != nil {
+			t.Error(err)
+		}
+		woken := make(chan struct{})
+		resume := call.Wait(0, func() { close(woken) })
+		waits <- struct{}{}
+		<-woken
+		ended <- resume(ctx)
+	})
+	for i := range byte(4) {
+		dial(t, address, 2+i, strings.Repeat("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n", 2))
+		<-waits
+	}
+	held(t, open, 4)
+	time.Sleep(1100 * time.Millisecond) // the patience with a client
+	for n := range byte(2) {
+		if got := status(dial(t, address, 9+n, get)); got != 200 {
+			t.Fatalf("new connection %d: status %d, want 200", n, got)
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the wait ended with %v", err)
+	}
+}
+
 // A connection whose client does not take the answer makes room for a new one, also once the server has closed it: then
 // it counts until the client has taken the answer.
 func TestClosingConnectionsMakeRoom(t *testing.T) {
