@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"runtime"
 	"sync"
 	"time"
 
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/crash"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 	"github.com/fairpact/fairpact/internal/rules/timelock"
@@ -25,9 +25,6 @@ const (
 	roundWait  = 2 * time.Second // how long a call waits for the relays
 	roundPause = 3               // seconds between two requests for a late round
 )
-
-// opening bounds the processor time for seals: at most half of the cores open seals at once.
-var opening = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 
 // openSeals opens some of the deal's pending seals. A seal that opens to its party's commitment is a
 // reveal like any other. It is stored by itself, and the seal is deleted in the same transaction. A seal
@@ -55,20 +52,24 @@ func (s *Service) openBatch(ctx context.Context, d *Deal) error {
 	if err != nil {
 		return err
 	}
-	if err := hold(ctx, sealCopies*min(len(d.Labels)*maxSeal(d.inputLimit()), sealBytes)); err != nil {
+	bytes := min(len(d.Labels)*maxSeal(d.inputLimit()), sealBytes)
+	if err := hold(ctx, sealCopies*bytes); err != nil {
 		return err
 	}
-	seals, err := s.store.PendingSeals(ctx, d.DealID, sealRows, sealBytes)
+	seals, err := s.store.PendingSeals(ctx, d.DealID, sealRows, bytes)
 	if err != nil {
 		return err
 	}
-	opened := make([]openedSeal, len(seals))
-	each(len(seals), func(i int) error {
-		opening <- struct{}{}
-		defer func() { <-opening }()
+	opened, call := make([]openedSeal, len(seals)), budget.From(ctx)
+	if err := call.Long(ctx); err != nil {
+		return err
+	}
+	for i := range seals { // about a millisecond each
 		opened[i] = s.open(d, key, seals[i])
-		return nil
-	})
+		if err := call.Yield(ctx); err != nil {
+			return err
+		}
+	}
 	var reveals, rejections []store.Act
 	var failed []int
 	var last error
