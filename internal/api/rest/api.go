@@ -4,7 +4,9 @@
 package rest
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
@@ -121,7 +123,11 @@ func (a *API) logProxy(readURL string) (http.HandlerFunc, error) {
 			for _, set := range []string{telemetry.RequestIDHeader, "Access-Control-Allow-Origin"} { // deal-api sets these headers itself
 				resp.Header.Del(set)
 			}
-			return nil
+			// Whole, so that a client that takes it slowly keeps no connection to log-server.
+			body, err := io.ReadAll(io.LimitReader(resp.Body, budget.MaxSmall/2))
+			_ = resp.Body.Close()
+			resp.Body = io.NopCloser(bytes.NewReader(body))
+			return err
 		},
 		Transport: &http.Transport{MaxIdleConnsPerHost: mostToLog, MaxConnsPerHost: mostToLog, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: 10 * time.Second},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
@@ -134,7 +140,7 @@ func (a *API) logProxy(readURL string) (http.HandlerFunc, error) {
 			web.Error(w, problem.New(problem.InvalidRequest, "the query has %d bytes; send at most %d", len(r.URL.RawQuery), maxQuery))
 			return
 		}
-		if err := budget.From(r.Context()).Hold(r.Context(), budget.MaxSmall); err != nil { // the proxy's buffer
+		if err := budget.From(r.Context()).Hold(r.Context(), budget.MaxSmall); err != nil { // the answer
 			web.Error(w, err)
 			return
 		}

@@ -149,6 +149,47 @@ func TestLogProxyKeepsItsConnections(t *testing.T) {
 	}
 }
 
+// blocked is the ResponseWriter of a client that takes nothing.
+type blocked struct {
+	*httptest.ResponseRecorder
+	began func()
+	until <-chan struct{}
+}
+
+func (b *blocked) Write([]byte) (int, error) {
+	b.began()
+	<-b.until
+	return 0, io.ErrClosedPipe
+}
+
+// A client that takes nothing of a tile keeps no connection to log-server.
+func TestLogProxyFreesItsConnections(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 8<<10)) }))
+	defer server.Close()
+	proxy, err := observed(io.Discard).logProxy(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const clients = mostToLog + 1
+	began, end := make(chan struct{}, clients), make(chan struct{})
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer close(end)
+	for range clients {
+		all.Go(func() {
+			defer func() { _ = recover() }() // ReverseProxy panics with http.ErrAbortHandler, as net/http wants
+			proxy(&blocked{httptest.NewRecorder(), sync.OnceFunc(func() { began <- struct{}{} }), end}, httptest.NewRequest("GET", "/tile/0/000", nil))
+		})
+	}
+	for n := range clients {
+		select {
+		case <-began:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%d of %d answers began while no client takes its own", n, clients)
+		}
+	}
+}
+
 // log-server gets the query unchanged, and no header that identifies the caller.
 func TestLogProxyPassesNoCredential(t *testing.T) {
 	var asked *http.Request
