@@ -27,8 +27,8 @@ const (
 // for a request that net/http cannot parse. The replacement has the JSON body of SPEC 7.1.
 //
 // It also bounds the open connections. At the bound, a new connection replaces one that waits
-// for its client: one that is silent, idle, or has sent half of a header or body. Of these, it
-// replaces the one that has waited longest of the network with the most. If there is none, the new
+// for its client (one that is silent, idle, or has sent half of a header or body), or whose call waits for
+// other parties. Of these, it replaces the one that has waited longest of the network with the most. If there is none, the new
 // one is refused. A network may have half of the connections, and a sixteenth once three quarters are
 // in use; then its new connections replace its own.
 type Listener struct {
