@@ -52,8 +52,9 @@ func (s *Service) openBatch(ctx context.Context, d *Deal) error {
 	if err != nil {
 		return err
 	}
-	bytes := min(len(d.Labels)*maxSeal(d.inputLimit()), sealBytes)
-	if err := hold(ctx, sealCopies*bytes); err != nil {
+	one := maxSeal(d.inputLimit())
+	bytes := min(len(d.Labels)*one, sealBytes)
+	if err := hold(ctx, sealCopies*one+2*bytes); err != nil { // what is read, and the reveals
 		return err
 	}
 	seals, err := s.store.PendingSeals(ctx, d.DealID, sealRows, bytes)
@@ -64,7 +65,7 @@ func (s *Service) openBatch(ctx context.Context, d *Deal) error {
 	if err := call.Long(ctx); err != nil {
 		return err
 	}
-	for i := range seals { // about a millisecond each
+	for i := range seals { // one after the other, a millisecond each
 		opened[i] = s.open(d, key, seals[i])
 		if err := call.Yield(ctx); err != nil {
 			return err

@@ -9,14 +9,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/dev/devbeacon"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
-	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/deal"
@@ -139,25 +137,6 @@ func TestAnyCallOpensDueSeals(t *testing.T) {
 	g.allSealed(t).atRound(t)
 	if got := g.view(t, g.replica()).State; got != deal.Computed {
 		t.Errorf("the view is %s, want COMPUTED", got)
-	}
-}
-
-// The seals of a small deal do not wait for what others read.
-func TestSmallDealsOpenBesideLargeReads(t *testing.T) {
-	t.Parallel()
-	h := newFixture(t)
-	g := h.split(t, nil).allSealed(t).atRound(t)
-	p := of(budget.NewProcess(10)).ok(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	_, other := p.Begin(ctx, "192.0.2.1")
-	defer other.End()
-	defer of(other.One(ctx, budget.LargeRead)).ok(t)()
-	mine, call := p.Begin(ctx, "192.0.2.2")
-	defer call.End()
-	svc := h.sealed()
-	if got := of(svc.View(mine, g.access(t, svc, g.tokens[0], escrow.AsParty))).ok(t).State; got != deal.Computed {
-		t.Errorf("the deal is %s, want COMPUTED", got)
 	}
 }
 

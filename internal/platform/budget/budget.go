@@ -258,10 +258,11 @@ func (b *Budget) evictable(w *Ticket) *Ticket {
 	return nil
 }
 
-func (b *Budget) waitedFor() bool {
+// waitedFor reports whether another network than that of a ticket waits.
+func (b *Budget) waitedFor(t *Ticket) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.turns.Len() > 0
+	return b.turns.Len() > 1 || b.turns.Len() == 1 && b.turns.Front().Value != t.network
 }
 
 // Held returns the units of all tickets.

@@ -139,7 +139,7 @@ func hold(t *testing.T, ctx context.Context, b *Budget, what, who, n byte) {
 		ticket.Resize(0)
 	case 2:
 		time.Sleep(pause / 2)
-		if b.waitedFor() {
+		if b.waitedFor(ticket) {
 			ticket.Return()
 		}
 		time.Sleep(pause / 2)

@@ -317,17 +317,29 @@ func TestTurnsAndLookupsAreWaitedFor(t *testing.T) {
 			t.Errorf("a party's turn beside a stranger's: %v", err)
 		}
 		var all sync.WaitGroup
-		all.Go(func() {
-			if err := other.Long(ctx); err != nil {
+		var had []string
+		computes := func(name string, call *Call) {
+			all.Go(func() {
+				if err := call.Long(ctx); err != nil {
+					t.Error(err)
+				}
+				had = append(had, name)
+				call.End()
+			})
+			synctest.Wait()
+			if err := c.Yield(ctx); err != nil {
 				t.Error(err)
 			}
-			other.End()
-		})
-		synctest.Wait()
-		if err := c.Yield(ctx); err != nil {
-			t.Error(err)
 		}
+		_, own := p.Begin(t.Context(), "a")
+		if computes("own", own); len(had) > 0 {
+			t.Errorf("%v had a turn that was yielded while no other network waited", had)
+		}
+		computes("other", other)
 		all.Wait()
+		if len(had) != 2 {
+			t.Errorf("%v had a turn, want both networks", had)
+		}
 		done()
 		for _, call := range []*Call{c, party} {
 			call.Rest()

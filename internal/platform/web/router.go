@@ -142,14 +142,15 @@ func (r *Recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 func Observed(logger *slog.Logger, failures *telemetry.Repeats, outside bool, next func(*Recorder, *http.Request)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
+		own := r          // net/http's, which looks at its Body
+		own.Trailer = nil // as in requestBody
+		r, call := telemetry.Begin(w, r, outside)
 		rec := &Recorder{ResponseWriter: w}
-		r.Trailer = nil // as in requestBody
 		if r.ContentLength != 0 {
-			body := &requestBody{ReadCloser: r.Body, of: r}
+			body := &requestBody{ReadCloser: r.Body, of: own}
 			r.Body = body
 			rec.unread = func() { body.leave(w) }
 		}
-		r, call := telemetry.Begin(w, r, outside)
 		defer func() {
 			defer func() {
 				route := r.Pattern
