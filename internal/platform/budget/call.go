@@ -166,7 +166,7 @@ func (c *Call) giveBack(from **Ticket) {
 }
 
 // Wait says that the call waits for other parties, and holds at most n bytes or MaxSmall meanwhile.
-// The budget may call `wake`, which MUST return at once; then the call answers what is now. The caller
+// The budget may call `wake`, also twice, which MUST return at once; then the call answers what is now. The caller
 // calls `resume` after the wait.
 func (c *Call) Wait(n int64, wake func()) (resume func(context.Context) error) {
 	c.Rest()

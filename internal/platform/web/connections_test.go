@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -201,7 +202,7 @@ func TestUnreadAnswersAreCounted(t *testing.T) {
 func TestWaitingCallsMakeRoom(t *testing.T) {
 	p := process(t)
 	waits, ended := make(chan struct{}, 9), make(chan error, 9)
-	address, open := serve(t, 4, func(w http.ResponseWriter, r *http.Request) {
+	address, open := serve(t, 8, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/wait" {
 			return
 		}
@@ -211,17 +212,16 @@ func TestWaitingCallsMakeRoom(t *testing.T) {
 			t.Error(err)
 		}
 		woken := make(chan struct{})
-		resume := call.Wait(0, func() { close(woken) })
+		resume := call.Wait(0, sync.OnceFunc(func() { close(woken) }))
 		waits <- struct{}{}
 		<-woken
 		ended <- resume(ctx)
 	})
-	for i := range byte(4) {
-		dial(t, address, 2+i, strings.Repeat("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n", 2))
+	for _, from := range []byte{2, 2, 2, 3, 3, 3, 4, 5} {
+		dial(t, address, from, strings.Repeat("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n", 2))
 		<-waits
 	}
-	held(t, open, 4)
-	time.Sleep(1100 * time.Millisecond) // the patience with a client
+	held(t, open, 8)
 	for n := range byte(2) {
 		if got := status(dial(t, address, 9+n, get)); got != 200 {
 			t.Fatalf("new connection %d: status %d, want 200", n, got)
