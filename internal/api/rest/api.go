@@ -6,6 +6,7 @@ package rest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -103,6 +104,8 @@ func (a *API) routes(log http.HandlerFunc) map[string]web.Route {
 const (
 	maxQuery  = 4 << 10 // bytes: log-server allows a shorter request line than deal-api
 	mostToLog = 64      // connections to log-server for forwarded reads; further reads wait for one
+
+	maxFromLog = budget.MaxSmall / 2 // bytes of an answer; a tile has 8 KiB
 )
 
 // logProxy forwards reads of the log to log-server, so that one base URL serves all paths.
@@ -124,8 +127,11 @@ func (a *API) logProxy(readURL string) (http.HandlerFunc, error) {
 				resp.Header.Del(set)
 			}
 			// Whole, so that a client that takes it slowly keeps no connection to log-server.
-			body, err := io.ReadAll(io.LimitReader(resp.Body, budget.MaxSmall/2))
+			body, err := io.ReadAll(io.LimitReader(resp.Body, maxFromLog+1))
 			_ = resp.Body.Close()
+			if len(body) > maxFromLog {
+				err = errors.New("log-server's answer is too large")
+			}
 			resp.Body = io.NopCloser(bytes.NewReader(body))
 			return err
 		},

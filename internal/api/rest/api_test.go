@@ -198,6 +198,10 @@ func TestLogProxyPassesNoCredential(t *testing.T) {
 		if body, err := io.ReadAll(r.Body); len(body) > 0 || err != nil {
 			t.Errorf("log-server got the body %q, %v, want none: the proxy could read it after the call ended", body, err)
 		}
+		if r.URL.Path == "/tile/0/000" {
+			_, _ = w.Write(make([]byte, maxFromLog+1))
+			return
+		}
 		http.Error(w, "the log's own words", http.StatusNotFound)
 	}))
 	var logs bytes.Buffer
@@ -219,6 +223,14 @@ func TestLogProxyPassesNoCredential(t *testing.T) {
 	}
 	if asked.URL.Path != "/v1/log/proof" || asked.URL.RawQuery != "leaf_index=1&entry=%zz&x;y" || strings.Contains(fmt.Sprint(asked.Header), "secret") {
 		t.Errorf("log-server got %s with headers %v, want the caller's path and query, and no secret", asked.URL, asked.Header)
+	}
+	whole := httptest.NewRecorder()
+	quiet, err := observed(io.Discard).logProxy(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if quiet(whole, httptest.NewRequest("GET", "/tile/0/000", nil)); whole.Code != 503 {
+		t.Errorf("an answer that is too large is answered %d, want 503 and no part of it", whole.Code)
 	}
 	server.Close()
 	if w := ask(); w.Code != 503 || !strings.HasPrefix(w.Body.String(), `{"error":"LOG_UNAVAILABLE: `) || w.Header().Get("Retry-After") == "" {
