@@ -78,7 +78,7 @@ def fixed(report, _):
     if report.late:
         return FALSE, report.late
     if report.closed is None:
-        return OPEN, "the times are the service's word"
+        return OPEN, "the times are the operator's word"
     if report.policy is None:
         return OPEN, "the commitments are in the log, but only witnesses show since when; give a policy with --policy"
     if report.policy.quorum == "none":
@@ -86,9 +86,9 @@ def fixed(report, _):
     if not report.closed["known"]:
         return OPEN, "the beacon's chain is not drand quicknet, and its times are only in this file; compare them with those that you know"
     if not report.closed["by_seal"]:
-        return OPEN, "no input came from a seal, and when each party revealed is the service's word"
+        return OPEN, "no input came from a seal, and when each party revealed is the operator's word"
     if report.closed["unsealed"]:
-        return OPEN, "%s, but when the parties without a seal revealed is the service's word: %s" % (report.closed["detail"], few(report.closed["unsealed"]))
+        return OPEN, "%s, but when the parties without a seal revealed is the operator's word: %s" % (report.closed["detail"], few(report.closed["unsealed"]))
     return PROVEN, report.closed["detail"] + "; an input that its party revealed by hand before is not covered"
 
 
@@ -96,13 +96,13 @@ def result(report, certificate):
     if report.recomputed:
         return PROVEN, "recomputed from the inputs of all parties"
     if certificate["outcome"] == "VOID":
-        return OPEN, "there is no result; which party missed its deadline or rejected is the service's word"
+        return OPEN, "there is no result; which party missed its deadline or rejected is the operator's word"
     if report.opened is None and report.alone and not report.supposed:
         return OPEN, "the result was not recomputed; verify the bundle, or give --inputs and --params"
     missing = [i for i in range(len(certificate["parties"])) if i not in (report.opened or ())]
     if not missing:
         return OPEN, "all commitments were opened, but the params are missing: verify the bundle, or give --params"
-    word = "the arithmetic holds, but that all accepted is the service's word: " if report.supposed else ""
+    word = "the arithmetic holds, but that all accepted is the operator's word: " if report.supposed else ""
     return OPEN, word + "the inputs of %d of %d parties are missing: %s; %s" % (len(missing), len(certificate["parties"]), few(missing), obtain(certificate))
 
 
@@ -126,7 +126,7 @@ def draw(report, certificate):
     if report.alone:
         return OPEN, "a certificate alone does not show whether its beacon round was out before the last reveal; verify the bundle, which has the declared deadlines"
     if not report.recomputed:
-        return OPEN, "nonce_digest is the service's word: the openings of all parties are missing; " + obtain(certificate)
+        return OPEN, "nonce_digest is the operator's word: the openings of all parties are missing; " + obtain(certificate)
     if report.chain is None:
         if report.bound:
             return OPEN, "the beacon's chain is not drand quicknet; its key belongs to the chain hash, which the deal declared, but whose chain it is you must know"

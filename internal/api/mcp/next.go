@@ -318,5 +318,5 @@ func afterVerification(r escrow.Verification) next {
 	if !r.Valid {
 		return next{Why: "do not rely on this certificate, and tell the operator of this deployment. There is nothing left to call."}
 	}
-	return next{Why: `done, there is nothing left to call. Give the whole certificate or the bundle to everybody who should check the outcome: a cert_id alone shows no result. This answer is the service's word about itself. To check the certificate offline, call get_certificate with "bundle":true; verifiers say which claims the bundle proves, and whether the result is one of them.`}
+	return next{Why: `done, there is nothing left to call. Give the whole certificate or the bundle to everybody who should check the outcome: a cert_id alone shows no result. This answer is the operator's word about itself. To check the certificate offline, call get_certificate with "bundle":true; verifiers say which claims the bundle proves, and whether the result is one of them.`}
 }

@@ -192,7 +192,7 @@ func (r *Report) follows(c *certificate.Certificate) (Status, string) {
 	case r.seen.recomputed:
 		return Proven, "recomputed from the inputs of all parties"
 	case c.Outcome == certificate.Void:
-		return NotProven, "there is no result; which party missed its deadline or rejected is the service's word"
+		return NotProven, "there is no result; which party missed its deadline or rejected is the operator's word"
 	case r.seen.opened == nil && r.seen.alone && !r.seen.supposed:
 		return NotProven, "the result was not recomputed; verify the bundle, or give --inputs and --params"
 	}
@@ -207,7 +207,7 @@ func (r *Report) follows(c *certificate.Certificate) (Status, string) {
 	}
 	word := ""
 	if r.seen.supposed {
-		word = "the arithmetic holds, but that all accepted is the service's word: "
+		word = "the arithmetic holds, but that all accepted is the operator's word: "
 	}
 	return NotProven, word + fmt.Sprintf("the inputs of %d of %d parties are missing: %s; %s", len(missing), len(c.Parties), problem.List(missing, "%d", ", "), obtain(c))
 }
@@ -238,7 +238,7 @@ func (r *Report) drawn(c *certificate.Certificate) (Status, string) {
 	case r.seen.alone:
 		return NotProven, "a certificate alone does not show whether its beacon round was out before the last reveal; verify the bundle, which has the declared deadlines"
 	case !r.seen.recomputed:
-		return NotProven, "nonce_digest is the service's word: the openings of all parties are missing; " + obtain(c)
+		return NotProven, "nonce_digest is the operator's word: the openings of all parties are missing; " + obtain(c)
 	case r.seen.chain == "":
 		if r.seen.bound {
 			return NotProven, "the beacon's chain is not drand quicknet; its key belongs to the chain hash, which the deal declared, but whose chain it is you must know"

@@ -156,7 +156,7 @@ func (r *Report) fixed(c *certificate.Certificate) (Status, string) {
 	of := r.seen.closed
 	switch {
 	case of == nil:
-		return NotProven, "the times are the service's word"
+		return NotProven, "the times are the operator's word"
 	case r.seen.policy == nil:
 		return NotProven, "the commitments are in the log, but only witnesses show since when; give a policy with --policy"
 	case !r.seen.policy.Demands():
@@ -164,9 +164,9 @@ func (r *Report) fixed(c *certificate.Certificate) (Status, string) {
 	case !of.known:
 		return NotProven, "the beacon's chain is not drand quicknet, and its times are only in this file; compare them with those that you know"
 	case !certificate.OpenedBySeal(c.Properties):
-		return NotProven, "no input came from a seal, and when each party revealed is the service's word"
+		return NotProven, "no input came from a seal, and when each party revealed is the operator's word"
 	case len(of.unsealed) > 0:
-		return NotProven, of.detail + ", but when the parties without a seal revealed is the service's word: " + problem.List(of.unsealed, "%d", ", ")
+		return NotProven, of.detail + ", but when the parties without a seal revealed is the operator's word: " + problem.List(of.unsealed, "%d", ", ")
 	}
 	return Proven, of.detail + "; an input that its party revealed by hand before is not covered"
 }
