@@ -230,32 +230,21 @@ func (b *Budget) evictable(w *Ticket) *Ticket {
 	if !over && w.wants <= b.Size-b.used+b.leaving {
 		return nil
 	}
-	var largest, longest *Ticket // the one blocked longest of the largest network, and of all
-	for _, one := range b.networks {
-		if one.blocked.Len() == 0 || over && one != w.network {
-			continue
-		}
-		t := one.blocked.Front().Value.(*Ticket)
-		if largest == nil || one.held > largest.network.held {
-			largest = t
-		}
-		if longest == nil || t.since.Before(longest.since) {
-			longest = t
-		}
-	}
 	kept := b.share() // what a network keeps from others, for patience
 	if b.Bound > 0 {  // connections cost nothing to open again: sixteen networks could else fill a port and stay young
 		kept = 0
 	}
-	switch {
-	case largest == nil:
-		return nil
-	case over, largest.late(), largest.network != w.network && largest.network.held > max(kept, w.network.held+w.wants):
-		return largest
-	case longest.late():
-		return longest
+	var best *Ticket
+	for _, one := range b.networks {
+		if one.blocked.Len() == 0 || over && one != w.network || best != nil && one.held <= best.network.held {
+			continue
+		}
+		t := one.blocked.Front().Value.(*Ticket)
+		if over || t.late() || one != w.network && one.held > max(kept, w.network.held+w.wants) {
+			best = t
+		}
 	}
-	return nil
+	return best
 }
 
 // waitedFor reports whether another network than that of a ticket waits.
