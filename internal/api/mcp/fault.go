@@ -56,18 +56,12 @@ type params struct {
 	Name      jsontext.Value `json:"name"`
 	Arguments span           `json:"arguments"`
 	isObject  bool
-	size      int // bytes with the colon before; 0: no params
 }
-
-// empty reports whether there are no params, or a short object without members.
-func (p *params) empty() bool { return p.size == 0 || p.isObject && p.size < len(`:{"":0}`) }
 
 // UnmarshalJSONFrom accepts any value, because the SDK reports params of the wrong type.
 func (p *params) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	type members params
-	from := d.InputOffset()
 	*p = params{isObject: d.PeekKind() == '{'}
-	defer func() { p.size = int(d.InputOffset() - from) }()
 	if !p.isObject {
 		return d.SkipValue()
 	}
@@ -172,8 +166,7 @@ const (
 type answerWriter struct {
 	http.ResponseWriter
 	message message
-	kept    func([]byte) // called with what follows the id in a successful answer; may be nil
-	status  int          // the error status that the SDK set; Write sends it with the body; 0: none
+	status  int // the error status that the SDK set; Write sends it with the body; 0: none
 }
 
 func (x *answerWriter) WriteHeader(status int) {
@@ -192,9 +185,7 @@ func (x *answerWriter) Write(b []byte) (int, error) {
 		if _, err := x.ResponseWriter.Write([]byte(sdkAnswer + string(x.message.id()))); err != nil { // not joined, because an answer may have megabytes
 			return 0, err
 		}
-		if b = rest; x.kept != nil {
-			x.kept(bytes.Clone(rest))
-		}
+		b = rest
 	}
 	if e == nil {
 		return x.ResponseWriter.Write(b)

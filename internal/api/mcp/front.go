@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -58,7 +57,6 @@ type front struct {
 	hosts   hosts
 	address func(*http.Request) string
 	sdk     http.Handler
-	lists   sync.Map // by protocol version: the SDK's answer to tools/list behind the id, which is the same for all
 }
 
 // requestInfo describes the HTTP request that carries a tool call. It is not the Origin header.
@@ -193,16 +191,7 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	// As in REST, these two headers do not matter. The SDK would refuse other values.
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
-	answer := &answerWriter{ResponseWriter: w, message: m}
-	if m.Method == "tools/list" && string(m.Version) == `"2.0"` && string(m.id()) != "null" && m.Params.empty() && version < newProtocol {
-		if list, ok := f.lists.Load(version); ok {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = answer.Write(append([]byte(sdkAnswer+sdkID), list.([]byte)...))
-			return
-		}
-		answer.kept = func(list []byte) { f.lists.Store(version, list) }
-	}
-	f.sdk.ServeHTTP(answer, r)
+	f.sdk.ServeHTTP(&answerWriter{ResponseWriter: w, message: m}, r)
 }
 
 // hosts holds the host names under which clients may reach the tool server. Loopback is
