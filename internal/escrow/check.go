@@ -137,17 +137,11 @@ func (s *Service) prove(ctx context.Context, entry [32]byte, leaf int64) (certif
 // checkHead verifies the signature of a tree head, and caches the result. An unknown key is not
 // ErrInconsistent: during a key rotation, log-server may sign with a key that this process lacks.
 func (s *Service) checkHead(head certificate.TreeHead) error {
-	message := head.Message()
-	sum := hash(sha256.Sum256(append(append([]byte("head\x00"), message...), head.Signature...)))
-	known, ok := s.verified.Get(sum)
-	if !ok {
-		var err error
-		if known.key, err = s.keys.SignerOf(message, head.Signature); err != nil {
-			return fmt.Errorf("tree head of size %d: %w", head.TreeSize, err)
-		}
-		s.verified.Add(sum, known, 256)
+	key, err := s.keys.SignerOf(head.Message(), head.Signature) // which remembers it
+	if err != nil {
+		return fmt.Errorf("tree head of size %d: %w", head.TreeSize, err)
 	}
-	if key := known.key; !key.MaySignLeaf(head.TreeSize - 1) {
+	if !key.MaySignLeaf(head.TreeSize - 1) {
 		return fmt.Errorf("%w: the tree head of size %d is signed by the key %s, which retired at tree size %d: every verifier refuses this head", translog.ErrInconsistent, head.TreeSize, key.Label, *key.TreeSize)
 	}
 	return nil
