@@ -62,10 +62,7 @@ func newSequencer(s *store, c *checks, t *tree, setLastBatch func(*batchDelta)) 
 
 // newGroup returns a group with at most `runs` concurrent runs of at most `most` queries.
 func newGroup[Q, A any](runs, most int, run func(context.Context, []Q) ([]A, error)) *batch.Group[Q, A] {
-	o := batch.Options[Q, A]{Slots: make(batch.Slots, runs), Run: run, Fits: batch.AtMost[Q](most), Queue: maxQueue, Convert: unavailable}
-	if runs > 1 {
-		o.Overlap = func([]Q) time.Duration { return 0 }
-	}
+	o := batch.Options[Q, A]{Slots: make(batch.Slots, runs), Run: run, Fits: batch.AtMost[Q](most), Queue: maxQueue, Convert: unavailable, Overlap: runs > 1}
 	return batch.New(o)
 }
 

@@ -87,9 +87,7 @@ func (c *coalescer[Q, A]) start(b slots) *coalescer[Q, A] { return c.startIn(b, 
 func (c *coalescer[Q, A]) startIn(b slots, statements batch.Slots) *coalescer[Q, A] {
 	c.slots, c.aside = b, make(map[string]*batch.Group[Q, A])
 	o := c.options(statements, false)
-	if c.row == nil {
-		o.Overlap = func([]Q) time.Duration { return c.fill }
-	}
+	o.Overlap, o.Fill = c.row == nil, c.fill
 	c.calls = batch.New(o)
 	return c
 }

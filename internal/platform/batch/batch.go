@@ -35,9 +35,9 @@ type Options[Q, A any] struct {
 	// Fits returns a function that reports for one query after another whether it joins the next
 	// run. One that does not waits for a later run. The first that is asked for always joins.
 	Fits func() func(Q) bool
-	// Overlap returns how long the next run waits for the end of a run with these queries.
-	// If Overlap is nil, the runs of a group never overlap.
-	Overlap func(queries []Q) time.Duration
+	// Overlap lets runs of the group overlap. The next run waits for the end of a run for at most Fill.
+	Overlap bool
+	Fill    time.Duration
 	// Again reports whether each query of a failed run should run alone.
 	Again func(error) bool
 	// Convert converts errors of the group itself: ErrFull, ErrClosed and the error of a
@@ -187,7 +187,7 @@ func (g *Group[Q, A]) serve() {
 			<-g.Slots
 			continue
 		}
-		if g.Overlap == nil {
+		if !g.Overlap {
 			g.answer(calls, queries)
 			<-g.Slots
 			continue
@@ -198,10 +198,10 @@ func (g *Group[Q, A]) serve() {
 			<-g.Slots
 			close(ended)
 		})
-		if wait := g.Overlap(queries); wait > 0 {
+		if g.Fill > 0 {
 			select {
 			case <-ended:
-			case <-time.After(wait):
+			case <-time.After(g.Fill):
 			}
 		}
 	}

@@ -152,7 +152,7 @@ func TestGroupsShareSlotsAndRunsMayOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slots := make(Slots, 2)
 		idle := 0
-		waits := newHeld(Options[int, int]{Slots: slots, Overlap: func([]int) time.Duration { return time.Second }, Idle: func() { idle++ }})
+		waits := newHeld(Options[int, int]{Slots: slots, Overlap: true, Fill: time.Second, Idle: func() { idle++ }})
 		other := newHeld(Options[int, int]{Slots: slots})
 		ok := func(query, answer int, err error) {
 			if err != nil || answer != query {
