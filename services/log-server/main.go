@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -46,10 +45,7 @@ type config struct {
 	LogLevel          slog.Level    `env:"FAIRPACT_LOG_LEVEL" default:"info" help:"Lowest level of the messages to log: debug, info, warn or error."`
 }
 
-const (
-	appendSecretFile = "FAIRPACT_APPEND_SECRET_FILE"
-	startTimeout     = 15 * time.Second
-)
+const startTimeout = 15 * time.Second
 
 func main() {
 	var c config
@@ -60,11 +56,11 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	if c.DatabaseConns < database.MinConns {
 		return fmt.Errorf("FAIRPACT_DATABASE_CONNS is %d: set it to %d or more", c.DatabaseConns, database.MinConns)
 	}
-	secrets, err := service.ReadSecrets(appendSecretFile, c.AppendSecretFile)
+	var accepted atomic.Pointer[[]string]
+	secrets, appendSecretFile, err := service.AppendSecrets(c.AppendSecretFile, func(changed []string) { accepted.Store(&changed) })
 	if err != nil {
 		return err
 	}
-	var accepted atomic.Pointer[[]string]
 	accepted.Store(&secrets)
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -110,14 +106,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	following, end := context.WithCancel(context.Background())
 	defer end()
 	go service.Follow(following, logger, pool.Reset, c.Settings.Follow(signer, closed),
-		service.File{Setting: appendSecretFile, Path: c.AppendSecretFile, Use: func(_ context.Context, text []byte) (bool, error) {
-			changed, err := service.ParseSecrets(appendSecretFile, c.AppendSecretFile, text)
-			if err != nil || slices.Equal(changed, *accepted.Load()) {
-				return false, err
-			}
-			accepted.Store(&changed)
-			return true, nil
-		}})
+		appendSecretFile)
 	ready := func(ctx context.Context) error {
 		now, err := database.Now(ctx, pool)
 		if err == nil {

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,8 +58,6 @@ type Config struct {
 
 	LogLevel slog.Level `env:"FAIRPACT_LOG_LEVEL" default:"info" help:"Lowest level of the messages to log: debug, info, warn or error."`
 }
-
-const appendSecretFile = "FAIRPACT_APPEND_SECRET_FILE"
 
 // Parts are the escrow and its components.
 type Parts struct {
@@ -116,7 +113,8 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	if err != nil {
 		return nil, fmt.Errorf("FAIRPACT_SERVER_SECRET_FILE: %w", err)
 	}
-	appendSecrets, err := service.ReadSecrets(appendSecretFile, c.AppendSecretFile)
+	var log *translog.Client
+	appendSecrets, appendSecretFile, err := service.AppendSecrets(c.AppendSecretFile, func(changed []string) { log.SetSecret(changed[0]) })
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +137,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 		return nil, err
 	}
 	p.Waits = waiting.New(p.Store.Progress, p.Redis.Announce, logger)
-	log := translog.NewClient(c.LogAppendURL, c.LogReadURL, appendSecrets[0])
+	log = translog.NewClient(c.LogAppendURL, c.LogReadURL, appendSecrets[0])
 	p.watch = signing.NewWatch(p.Keys)
 	log.Check = p.watch.Check
 	log.Trust(p.Keys)
@@ -163,15 +161,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 			}
 			return true, secrets.Replace(ctx, p.Store, changed)
 		}},
-		service.File{Setting: appendSecretFile, Path: c.AppendSecretFile, Use: func(_ context.Context, text []byte) (bool, error) {
-			changed, err := service.ParseSecrets(appendSecretFile, c.AppendSecretFile, text)
-			if err != nil || slices.Equal(changed, appendSecrets) {
-				return false, err
-			}
-			appendSecrets = changed
-			log.SetSecret(changed[0])
-			return true, nil
-		}})
+		appendSecretFile)
 	relays := beacon.NewClient(chain, c.BeaconRelays)
 	p.Guard = escrow.NewGuard(p.Store, p.Redis, secrets)
 	p.Escrow = escrow.New(p.Store, secrets, p.Signer, p.Keys, log, relays,

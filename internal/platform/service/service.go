@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -110,18 +111,27 @@ func ReadOnly(on bool, logger *slog.Logger) {
 	}
 }
 
-// ReadSecrets reads a file of one or more lines, each with a secret of at least 16 bytes. Errors
-// show `name`, the setting that holds the path.
-func ReadSecrets(name, path string) ([]string, error) {
+// AppendSecrets reads the file of FAIRPACT_APPEND_SECRET_FILE, which has one or more lines, each with a secret of
+// at least 16 bytes. It returns the secrets, and a File that passes each change of them to `use`.
+func AppendSecrets(path string, use func([]string)) ([]string, File, error) {
+	const name = "FAIRPACT_APPEND_SECRET_FILE"
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the file that %s names: %w", name, err)
+		return nil, File{}, fmt.Errorf("cannot read the file that %s names: %w", name, err)
 	}
-	return ParseSecrets(name, path, text)
+	now, err := parseSecrets(name, path, text)
+	return now, File{Setting: name, Path: path, Use: func(_ context.Context, text []byte) (bool, error) {
+		changed, err := parseSecrets(name, path, text)
+		if err != nil || slices.Equal(changed, now) {
+			return false, err
+		}
+		now = changed
+		use(changed)
+		return true, nil
+	}}, err
 }
 
-// ParseSecrets is ReadSecrets for a text that was read from the path.
-func ParseSecrets(name, path string, text []byte) (secrets []string, err error) {
+func parseSecrets(name, path string, text []byte) (secrets []string, err error) {
 	for line := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n") {
 		line = strings.TrimSpace(line)
 		if len(line) < 16 {

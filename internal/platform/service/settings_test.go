@@ -88,22 +88,42 @@ func TestErrorsOfGRPCAreLogged(t *testing.T) {
 	}
 }
 
-func TestReadSecrets(t *testing.T) {
+func TestAppendSecrets(t *testing.T) {
 	one, two := strings.Repeat("a", 16), strings.Repeat("b c ", 8)
 	path := filepath.Join(t.TempDir(), "secret")
+	var used []string
+	write := func(text string) (read []string, file File, err error) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return AppendSecrets(path, func(changed []string) { used = changed })
+	}
 	for text, want := range map[string][]string{
 		one: {one}, one + "\n": {one}, one + "\r\n" + two + "\n\n": {one, strings.TrimSpace(two)},
 		"": nil, "\n": nil, one[1:]: nil, one + "\nshort": nil, one + "\n\n" + one: nil,
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+		got, _, err := write(text)
+		if (err == nil) != (want != nil) || !slices.Equal(got, want) || used != nil {
+			t.Errorf("AppendSecrets of %q = %q, %v, and changed to %q; want %q and no change", text, got, err, used, want)
 		}
-		got, err := ReadSecrets("SETTING", path)
-		if (err == nil) != (want != nil) || !slices.Equal(got, want) {
-			t.Errorf("ReadSecrets of %q = %q, %v; want %q", text, got, err, want)
+		if err != nil && (!strings.Contains(err.Error(), "FAIRPACT_APPEND_SECRET_FILE") || strings.Contains(err.Error(), one[:8])) {
+			t.Errorf("AppendSecrets: got error %v, want one that names the setting and shows no secret", err)
 		}
-		if err != nil && (!strings.Contains(err.Error(), "SETTING") || strings.Contains(err.Error(), one[:8])) {
-			t.Errorf("ReadSecrets: got error %v, want one that names the setting and shows no secret", err)
+	}
+	_, file, err := write(one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		text    string
+		changed bool
+		used    []string
+	}{{one + "\n", false, nil}, {"short", false, nil}, {two, true, []string{strings.TrimSpace(two)}}, {two, false, nil}} {
+		used = nil
+		changed, err := file.Use(t.Context(), []byte(step.text))
+		if changed != step.changed || !slices.Equal(used, step.used) || (err != nil) != (step.text == "short") {
+			t.Errorf("Use(%q) = %v, %v, and used %q; want %v and %q", step.text, changed, err, used, step.changed, step.used)
 		}
 	}
 }
