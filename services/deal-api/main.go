@@ -28,7 +28,7 @@ type config struct {
 	Listen         string        `env:"FAIRPACT_LISTEN" default:":8080" help:"Address of the public port."`
 	TrustedProxies []string      `env:"FAIRPACT_TRUSTED_PROXIES" sep:"," help:"CIDRs of proxies whose X-Forwarded-For is believed."`
 	PublicHosts    []string      `env:"FAIRPACT_PUBLIC_HOSTS" sep:"," help:"Host names, in addition to loopback, under which callers may reach /mcp, e.g. fairpact.example.com."`
-	KeysPerMinute  int           `env:"FAIRPACT_KEYS_PER_MINUTE" default:"120" help:"Maximum number of new API keys a minute for one client network (an IPv4 address or an IPv6 /64). 0: no limit."`
+	KeysPerMinute  int           `env:"FAIRPACT_KEYS_PER_MINUTE" default:"120" help:"Maximum number of new API keys a minute for one client network (an IPv4 address or an IPv6 /48). 0: no limit."`
 	UnitsPerMinute int           `env:"FAIRPACT_DEAL_UNITS_PER_MINUTE" default:"1200" help:"Maximum cost, in units, of the deals that one API key may create in a minute. A deal costs 1 unit, plus 1 for each full 100 parties and 1 for each full 10 KiB of labels, seat keys, params, title and message. 0: no limit."`
 	KeyMiB         int           `env:"FAIRPACT_KEY_MIB_PER_DAY" default:"2048" help:"Maximum storage, in MiB, that the new deals of one API key may reserve in a day: what params, title, message, labels, seat keys, seals, inputs and result of a deal can take at most. A deal of two parties reserves about 20 KiB. 0: no limit."`
 	NetworkMiB     int           `env:"FAIRPACT_NETWORK_MIB_PER_DAY" default:"4096" help:"As FAIRPACT_KEY_MIB_PER_DAY, for all API keys together that create deals from one client network. 0: no limit."`

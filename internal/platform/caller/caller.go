@@ -107,17 +107,22 @@ func parseHop(text string) (netip.Addr, bool) {
 	return hop.Addr(), err == nil
 }
 
-// Network returns the network that a single caller usually controls: an IPv4 address, or
-// the /64 of an IPv6 address. Any other text is returned unchanged.
+// nat64 holds the IPv4 addresses of clients that a translator forwards over IPv6 (RFC 6052).
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// Network returns the largest network that a single caller easily gets: an IPv4 address, or the /48 of an IPv6
+// address (RFC 6177: a site has between a /64 and a /48; tunnels give a /48 to everyone). Any other text is
+// returned unchanged.
 func Network(address string) string {
 	a, err := netip.ParseAddr(address)
 	if err != nil || a.Is4() {
 		return address
 	}
-	prefix, err := a.WithZone("").Prefix(64)
-	if err != nil {
-		return address
+	a = a.WithZone("")
+	if all := a.As16(); nat64.Contains(a) {
+		return netip.AddrFrom4([4]byte(all[12:])).String()
 	}
+	prefix, _ := a.Prefix(48) // fails only for an IPv4 address
 	return prefix.String()
 }
 
