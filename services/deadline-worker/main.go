@@ -26,8 +26,7 @@ import (
 
 type config struct {
 	wiring.Config
-	Workers int    `env:"FAIRPACT_WORKERS" default:"8" help:"Maximum number of deals that the worker processes at once."`
-	Lease   string `env:"FAIRPACT_LEASE" help:"Name of the Kubernetes Lease, in the namespace of the pod, by which the replicas elect a leader. Each Fairpact deployment in a namespace needs a separate Lease. Empty: no election, so every replica works."`
+	Lease string `env:"FAIRPACT_LEASE" help:"Name of the Kubernetes Lease, in the namespace of the pod, by which the replicas elect a leader. Each Fairpact deployment in a namespace needs a separate Lease. Empty: no election, so every replica works."`
 }
 
 func main() {
@@ -53,7 +52,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	}
 	controller := worker.New(parts.Escrow, parts.Store, memory, c.KeepContents, logger)
 	if !c.ReadOnly { // in read-only mode the worker holds the Lease but processes no deals
-		if err := controller.SetupWithManager(mgr, c.Workers); err != nil {
+		if err := controller.SetupWithManager(mgr); err != nil {
 			return fmt.Errorf("controller: %w", err)
 		}
 	}

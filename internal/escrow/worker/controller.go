@@ -35,6 +35,7 @@ const (
 	relistEvery    = 500 * time.Millisecond
 	horizon        = 3 * time.Second // look-ahead of relist; over relistEvery, so each deadline is listed several times
 	listLimit      = 1000            // maximum number of deals of each kind in one list, besides those that fail
+	atOnce         = 256             // deals that are processed or wait for memory, a turn or a statement, which bound the work
 	mostFailing    = 10 * listLimit  // of these, so that a list stays small
 	completeEvery  = 4               // only one relist in 4 calls ListComplete, which reads every active deal
 	sweepEvery     = time.Minute
@@ -89,9 +90,8 @@ func (c *Controller) Ready() error {
 	return nil
 }
 
-// SetupWithManager adds the controller and its loops to a manager. The controller
-// processes at most `workers` deals at the same time.
-func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
+// SetupWithManager adds the controller and its loops to a manager.
+func (c *Controller) SetupWithManager(mgr manager.Manager) error {
 	for _, loop := range []manager.RunnableFunc{c.sweep, c.deleteContents, c.measure, c.reseal} {
 		if err := mgr.Add(loop); err != nil {
 			return err
@@ -101,7 +101,7 @@ func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 		Named("deal").
 		WatchesRawSource(source.TypedFunc[string](c.feed)).
 		WithOptions(controller.TypedOptions[string]{
-			MaxConcurrentReconciles: workers,
+			MaxConcurrentReconciles: atOnce,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
 		}).
 		WithLogConstructor(func(deal *string) logr.Logger {

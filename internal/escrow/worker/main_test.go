@@ -209,7 +209,7 @@ func start(t *testing.T, d *deals) (c *Controller, stop func()) {
 		t.Fatal(err)
 	}
 	c = New(d, d, memory, kept, slog.New(d.log))
-	if err := c.SetupWithManager(mgr, 4); err != nil {
+	if err := c.SetupWithManager(mgr); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -62,8 +62,14 @@ const (
 // atOnce is how many calls may have one of a kind at the same time.
 var atOnce = [kinds]int64{Lookup: 256, NewKey: 2, PublicDeal: 2, LargeRead: 1, LargeWrite: 1}
 
-// wait is the longest wait for a ticket: a burst of readers of a large deal took over 5 s on a busy machine.
-const wait = 10 * time.Second
+const (
+	// wait is the longest wait for memory: a burst of readers of a large deal took over 5 s on a busy machine.
+	wait = 10 * time.Second
+	// turnWait is the longest wait for a turn. Who waits for one already holds its memory, and would come again.
+	turnWait = 20 * time.Second
+	// workerWait is the longest wait for memory in deadline-worker, where nobody waits for an answer.
+	workerWait = time.Second
+)
 
 // cores is what GOMAXPROCS was before NewProcess.
 var cores = runtime.GOMAXPROCS(0)
@@ -95,11 +101,10 @@ func NewProcess(connections int) (*Process, error) {
 }
 
 // newProcess returns the budgets of a process. `shared` is what large calls may hold, and wait the longest
-// wait for a ticket (see Options.Wait). Who waits for a turn waits up to twice as long: it already holds its
-// memory, and would come again.
+// wait for memory, or for one of a kind.
 func newProcess(small [2]int64, shared, turns int64, wait time.Duration) *Process {
 	of := func(size int64, wait time.Duration) *Budget { return New(Options{Size: size, Wait: wait}) }
-	two := func(size int64) [2]*Budget { return [2]*Budget{of(size, 2*wait), of(size, 2*wait)} }
+	two := func(size int64) [2]*Budget { return [2]*Budget{of(size, turnWait), of(size, turnWait)} }
 	p := &Process{
 		small: [2]*Budget{of(small[0], wait), of(small[1], wait)}, large: of(shared-reserve(shared), wait), growth: of(1, wait),
 		turns: two(turns), long: two(max(1, turns/4)),
@@ -123,7 +128,8 @@ var unlimited = func() *Process {
 	return p
 }()
 
-// NewWorker returns the budgets of deadline-worker, which has no clients: each deal counts as a network.
+// NewWorker returns the budgets of deadline-worker, which has no clients: each deal counts as a network. A deal that
+// waits for memory fails, to be processed later: large deals do not keep out the others.
 func NewWorker() (*Process, error) {
 	limit := debug.SetMemoryLimit(-1)
 	if limit == math.MaxInt64 {
@@ -133,14 +139,14 @@ func NewWorker() (*Process, error) {
 	if shared < largest {
 		return nil, fmt.Errorf("the memory limit of %d MiB is too low: raise it (or GOMEMLIMIT) by at least %d MiB", limit>>20, (largest-shared)*16/10>>20+1)
 	}
-	return newProcess([2]int64{workerSmall, 0}, shared, 1, 0), nil
+	return newProcess([2]int64{workerSmall, 0}, shared, 1, workerWait), nil
 }
 
-// NewLog returns the budgets of log-server, whose calls are small: only answers that clients do not take
-// add up.
+// NewLog returns the budgets of the public reads of log-server, which are small: only answers that clients do not
+// take add up.
 func NewLog() *Process {
-	all := New(Options{Size: logUnsent, Wait: wait})
-	return &Process{small: [2]*Budget{all, all}, large: all, growth: New(Options{Size: 1, Wait: wait})}
+	all, turns := New(Options{Size: logUnsent, Wait: wait}), New(Options{Size: int64(cores), Wait: turnWait})
+	return &Process{small: [2]*Budget{all, all}, large: all, growth: New(Options{Size: 1, Wait: wait}), turns: [2]*Budget{turns}}
 }
 
 // Held returns the bytes of all small calls, and of the others.
