@@ -12,6 +12,7 @@ import (
 	"github.com/transparency-dev/merkle/compact"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
@@ -219,14 +220,15 @@ func (l *Log) serveTLogProof(r *http.Request) (any, error) {
 // places of their own, so that they do not delay proofs.
 const maxBundles, maxReading = 2, 2
 
-// place waits for a place for a public read. The caller MUST call `done`.
-func place(ctx context.Context, places chan struct{}) (done func(), err error) {
-	select {
-	case places <- struct{}{}:
-		return func() { <-places }, nil
-	case <-ctx.Done():
-		return nil, unavailable(ctx.Err())
+// place waits for one of the places for a kind of reads; client networks take turns. The caller MUST call `done`.
+func place(ctx context.Context, places *budget.Budget) (done func(), err error) {
+	call := budget.From(ctx)
+	call.Rest()
+	t, err := places.Take(ctx, call.Network(), 1)
+	if err != nil {
+		return nil, unavailable(err)
 	}
+	return t.Return, nil
 }
 
 // asked is `at` for a public read.

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairpact/fairpact/internal/platform/batch"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing"
@@ -42,15 +43,15 @@ type checkpoints struct {
 	deployment map[string]checkpoint.Key // the verifier key of each deployment key, by PublicKey
 	known      []checkpoint.Key          // all keys that may have signed a stored note
 	reads      *batch.Group[struct{}, *signedCheckpoint]
-	bundles    chan struct{} // a semaphore of entry bundles
-	reading    chan struct{} // a semaphore of the other public reads with a statement of their own
+	bundles    *budget.Budget // of entry bundles that are read
+	reading    *budget.Budget // of the other public reads with a statement of their own
 
 	latest    atomic.Pointer[signedCheckpoint] // the newest checkpoint at the last read; nil until one is read
 	certified atomic.Int64                     // the largest size whose quorum was verified, or 0; never falls
 }
 
 func newCheckpoints(l *Log, config Checkpoints) (*checkpoints, error) {
-	c := &checkpoints{Checkpoints: config, log: l, deployment: map[string]checkpoint.Key{}, bundles: make(chan struct{}, maxBundles), reading: make(chan struct{}, maxReading)}
+	c := &checkpoints{Checkpoints: config, log: l, deployment: map[string]checkpoint.Key{}, bundles: budget.New(budget.Options{Size: maxBundles}), reading: budget.New(budget.Options{Size: maxReading})}
 	c.reads = newGroup(maxReads, maxAsked, c.readNewest)
 	if err := checkpoint.CheckOrigin(c.Origin); err != nil {
 		return nil, err

@@ -13,8 +13,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -22,6 +24,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/fairpact/fairpact/internal/dev/devwitness"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 	"github.com/fairpact/fairpact/internal/signing"
@@ -76,6 +79,40 @@ func (r tiles) ReadTiles(all []tlog.Tile) (data [][]byte, err error) {
 
 // The packages sumdb/note and sumdb/tlog verify the checkpoints and tiles. One replica
 // serves the tiles from memory. A new replica serves them from the tables.
+// A network with one public read does not wait for all those of another.
+func TestNetworksTakeTurnsToReadTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		places, memory := budget.New(budget.Options{Size: 1}), budget.NewLog()
+		order := make(chan string, 10)
+		var all sync.WaitGroup
+		for _, network := range []string{"many", "many", "many", "many", "one"} {
+			all.Go(func() {
+				ctx, call := memory.Begin(t.Context(), network)
+				defer call.End()
+				done, err := place(ctx, places)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer done()
+				order <- network
+				time.Sleep(time.Second)
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+		close(order)
+		got := slices.Collect(func(yield func(string) bool) {
+			for network := range order {
+				yield(network)
+			}
+		})
+		if want := []string{"many", "many", "one", "many", "many"}; !slices.Equal(got, want) {
+			t.Errorf("served in the order %v, want %v", got, want)
+		}
+	})
+}
+
 func TestTilesProveTheLogElsewhere(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)

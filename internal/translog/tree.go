@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/transparency-dev/merkle/compact"
 )
@@ -22,7 +23,7 @@ const (
 type tree struct {
 	store *store
 	fresh bool // prove does not retry a failed proof
-	loads chan struct{}
+	loads *budget.Budget
 
 	mu sync.Mutex
 	// mu guards the fields below. Once a tile was looked up under mu, its complete nodes may be read
@@ -37,7 +38,7 @@ func newTree(s *store, bytes int) *tree {
 	if err != nil {
 		panic(err) // not possible: NewLRU fails only if the size is below 1
 	}
-	return &tree{store: s, loads: make(chan struct{}, maxLoads), at: emptyState, rightEdge: map[uint]*tile{}, complete: complete}
+	return &tree{store: s, loads: budget.New(budget.Options{Size: maxLoads}), at: emptyState, rightEdge: map[uint]*tile{}, complete: complete}
 }
 
 // freshTree returns a tree without cached tiles, so its proofs use only rows read after this call.
@@ -81,12 +82,11 @@ func (t *tree) nodes(ctx context.Context, under root, ids []compact.NodeID) ([][
 	if hashes := t.inMemory(under, ids); hashes != nil {
 		return hashes, nil
 	}
-	select {
-	case t.loads <- struct{}{}:
-		defer func() { <-t.loads }()
-	case <-ctx.Done():
-		return nil, unavailable(ctx.Err())
+	done, err := place(ctx, t.loads)
+	if err != nil {
+		return nil, err
 	}
+	defer done()
 	if err := t.follow(ctx, under); err != nil {
 		return nil, err
 	}

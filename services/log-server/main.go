@@ -124,7 +124,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	health := service.Health{Ready: ready, Admin: c.AdminListen, Delay: c.DrainDelay}
 	return health.Serve(ctx, logger,
 		service.Port{Name: "read", Address: c.ReadListen, Server: server(metered(keySet.Announce(l.ReadHandler()))), MaxConnections: c.MaxConnections},
-		service.Port{Name: "append", Address: c.AppendListen, Server: server(keySet.Announce(l.AppendHandler(func() []string { return *accepted.Load() })))})
+		service.Port{Name: "append", Address: c.AppendListen, Server: server(keySet.Announce(l.AppendHandler(func() []string { return *accepted.Load() }))), MaxConnections: c.MaxConnections})
 }
 
 // checkpoints returns nil without an error if the log publishes no checkpoints.
@@ -182,7 +182,8 @@ func (c *config) readPolicy(config *translog.Checkpoints) (err error) {
 // Later heads need no check: a key that signed one signed these too.
 const closedHeads = 1000
 
-// metered counts the answers of the read port that clients have not taken (web.Serves).
+// metered bounds how many calls of the read port compute at once, and counts the answers that clients have not taken
+// (web.Serves).
 func metered(next http.Handler) http.Handler {
 	memory := budget.NewLog()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -190,6 +191,10 @@ func metered(next http.Handler) http.Handler {
 		ctx, call := memory.Begin(r.Context(), caller.Network(host))
 		r = r.WithContext(ctx)
 		defer web.Serves(r, call)()
+		if err := call.Turn(ctx); err != nil {
+			web.Error(w, err)
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
 }
