@@ -105,7 +105,7 @@ var further = []attack{
 	{"d log, 300 connections", get(300, "/v1/log/status", "/checkpoint", "/tile/0/000.p/2", "/tile/entries/000", "/v1/log/consistency?first=1&second=2", "/v1/log/proof?leaf_index=0", "/v1/log/proof?leaf_index=%zz", "/tile/0/x999/x999/999")},
 	{"e bodies with trailers, 4,000 connections", trailers},
 	{"f waits, 4,000 connections", waits(4000, 1)},
-	{"f waits with headers of 14 KB, 4,000 connections", waits(4000, 110)},
+	{"f waits with headers of 11 KB, 4,000 connections", waits(4000, 90)},
 	{"f waits since an ETag on a large deal, 500 connections", func(t *testing.T, stack *localstack.Stack) func(context.Context, *crowd) {
 		d := committedLarge(t, stack, 500)
 		var next atomic.Int64
@@ -201,7 +201,7 @@ var further = []attack{
 			return "GET", d.Path([]string{"/bundle", "/certificate"}[i%2]), d.Tokens[0], nil
 		})
 	}},
-	{"r long paths and queries, 300 connections", get(300, "/"+strings.Repeat("a/", 7000), "/v1/status?"+strings.Repeat("a=b&", 3000), "/v1/log/proof?"+strings.Repeat("a=b&", 1000), "/v1/verify/"+strings.Repeat("c", 8000))},
+	{"r long paths and queries, 300 connections", get(300, "/"+strings.Repeat("a/", 5000), "/v1/status?"+strings.Repeat("a=b&", 2500), "/v1/log/proof?"+strings.Repeat("a=b&", 1000), "/v1/verify/"+strings.Repeat("c", 8000))},
 	{"s tool calls of all kinds with a batch, 200 connections", func(t *testing.T, stack *localstack.Stack) func(context.Context, *crowd) {
 		bodies := []string{"[" + strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"tools/list"},`, 1000) + "{}]", tool("list_algorithms", e2e.Body{"vectors": true}), tool("verify_certificate", e2e.Body{"certificate": e2e.Body{"a": strings.Repeat("x", 50_000)}})}
 		return flood(200, func(i int) (string, string, string, any) { return "POST", "/mcp", "", bodies[i%len(bodies)] })

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -179,6 +180,32 @@ func TestThePortsOutliveTheWork(t *testing.T) {
 	close(release)
 	s.ends()
 	s.becomes(0, "admin", "/healthz")
+}
+
+// Silent connections to the admin port do not keep out probes, and are bounded.
+func TestAdminPortIsBounded(t *testing.T) {
+	t.Parallel()
+	s := start(t, &service.Health{Ready: ready}, nil, nil)
+	var closed atomic.Int64
+	for range 300 {
+		silent, err := net.Dial("tcp", strings.TrimPrefix(s.at["admin"], "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer silent.Close()
+		go func() {
+			_, _ = silent.Read(make([]byte, 1))
+			closed.Add(1)
+		}()
+	}
+	s.becomes(200, "admin", "/healthz")
+	for until := time.Now().Add(time.Minute); closed.Load() < 300-256; time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("%d of 300 silent connections are closed, want 44 or more", closed.Load())
+		}
+	}
+	s.stop()
+	s.ends()
 }
 
 func TestWorkAndPortsEndTogether(t *testing.T) {

@@ -25,6 +25,9 @@ import (
 // Health.Delay, DrainTimeout and flushTimeout MUST be shorter than the grace period of a pod.
 const DrainTimeout = 28 * time.Second
 
+// maxAdmin bounds the connections to the admin port: from probes, Prometheus and operators.
+const maxAdmin = 256
+
 // Port is an address with its server.
 type Port struct {
 	Name    string
@@ -44,7 +47,7 @@ func Server(h http.Handler, read, write time.Duration, logger *slog.Logger) *htt
 		ReadTimeout:       read,
 		WriteTimeout:      write,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    16 << 10,
+		MaxHeaderBytes:    8 << 10, // and 4 KiB that net/http adds
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 }
@@ -95,7 +98,7 @@ func (h *Health) handler() http.Handler {
 // notice, and until h.Work has returned. Each answer closes its connection, so that clients move to
 // other replicas. Then the ports finish the requests in flight and close, the admin port last.
 func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) error {
-	ports = append(ports, Port{Name: "admin", Address: h.Admin, Server: Server(h.handler(), 10*time.Second, 10*time.Second, logger)})
+	ports = append(ports, Port{Name: "admin", Address: h.Admin, Server: Server(h.handler(), 10*time.Second, 10*time.Second, logger), MaxConnections: maxAdmin})
 	var listeners []net.Listener
 	for _, p := range ports {
 		listener, err := net.Listen("tcp", p.Address)

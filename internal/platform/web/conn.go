@@ -46,7 +46,7 @@ var errLines = errors.New("too many lines in the header")
 // Read gives back the turn at the CPU before the call waits for its body.
 //
 // It counts the lines of a header: net/http takes about a hundred bytes for each, however short it is,
-// so a header of 16 KiB could take half a megabyte. A header that begins in the read buffer, behind
+// so a header of 12 KiB could take 400 kB. A header that begins in the read buffer, behind
 // another request, is not counted up to headerStep.
 //
 // Headers of more than headerStep are parsed one at a time: those of many clients would take the CPU from

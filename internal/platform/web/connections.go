@@ -19,7 +19,7 @@ const (
 	// Bytes of a socket; the kernel doubles them.
 	sendBuffer    = 128 << 10
 	mostUnsent    = 2 * sendBuffer
-	receiveBuffer = 64 << 10         // a smaller one stalls uploads for 40 ms and more at a time, even if it grows later
+	receiveBuffer = 32 << 10         // of half the size, a MB after a pause takes 90 ms instead of 13, even if it grows later
 	unackedTime   = 20 * time.Second // after which the kernel closes a connection whose client takes nothing
 )
 
