@@ -77,8 +77,6 @@ func (r tiles) ReadTiles(all []tlog.Tile) (data [][]byte, err error) {
 	return data, nil
 }
 
-// The packages sumdb/note and sumdb/tlog verify the checkpoints and tiles. One replica
-// serves the tiles from memory. A new replica serves them from the tables.
 // A network with one public read does not wait for all those of another.
 func TestNetworksTakeTurnsToReadTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -113,6 +111,8 @@ func TestNetworksTakeTurnsToReadTheLog(t *testing.T) {
 	})
 }
 
+// The packages sumdb/note and sumdb/tlog verify the checkpoints and tiles. One replica
+// serves the tiles from memory. A new replica serves them from the tables.
 func TestTilesProveTheLogElsewhere(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)

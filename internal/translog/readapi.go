@@ -2,12 +2,15 @@ package translog
 
 import (
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/fairpact/fairpact/internal/platform/budget"
+	"github.com/fairpact/fairpact/internal/platform/caller"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/canon"
@@ -30,10 +33,20 @@ func (l *Log) ReadHandler() http.Handler {
 	} {
 		routes[path] = web.Route{Serve: l.handle(serve), Public: true}
 	}
+	memory := budget.NewLog()
 	router := web.Router(routes, "this port serves "+strings.Join(slices.Sorted(maps.Keys(routes)), ", "))
 	return web.Observed(l.checks.logger, telemetry.NewRepeats(l.checks.logger), true, func(w *web.Recorder, r *http.Request) {
-		web.AllowAnyOrigin(w) // also for an unknown path
-		router.ServeHTTP(w, r)
+		web.AllowAnyOrigin(w)                         // also for an unknown path
+		host, _, _ := net.SplitHostPort(r.RemoteAddr) // net/http sets it to an address with a port
+		ctx, call := memory.Begin(r.Context(), caller.Network(host))
+		limited := r.WithContext(ctx)
+		defer web.Serves(limited, call)()
+		if err := call.Turn(ctx); err != nil {
+			web.Error(w, err)
+			return
+		}
+		defer func() { r.Pattern = limited.Pattern }()
+		router.ServeHTTP(w, limited)
 	})
 }
 

@@ -7,17 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"sync/atomic"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/platform/budget"
-	"github.com/fairpact/fairpact/internal/platform/caller"
 	"github.com/fairpact/fairpact/internal/platform/database"
 	"github.com/fairpact/fairpact/internal/platform/service"
-	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing"
@@ -36,7 +32,7 @@ type config struct {
 	AppendSecretFile  string        `env:"FAIRPACT_APPEND_SECRET_FILE" required:"" type:"path" help:"File with the bearer secrets of the append port: one per line, at least 16 bytes each. log-server accepts each of these secrets."`
 	ForkGuard         string        `env:"FAIRPACT_FORK_GUARD" help:"URI of the fork guard, which keeps a record of the largest signed head outside the database: file://PATH (only for a single log-server), kubernetes://NAMESPACE/NAME (a ConfigMap) or postgres://… (a database of its own, also for several clusters). Empty: no fork guard, which a log that has one refuses."`
 	ForkGuardInit     *int64        `env:"FAIRPACT_FORK_GUARD_INIT" help:"Set this only if the record of the fork guard is lost and you know that the database is complete. The value is the tree size of the newest published head. The guard then accepts the database only if that head has exactly this size, and if the log has no other guard."`
-	MaxConnections    int           `env:"FAIRPACT_MAX_CONNECTIONS" default:"8192" help:"Maximum number of open connections to the read port. At the limit, a new connection replaces one that waits for its client, of the network with the most connections. 0: no limit."`
+	MaxConnections    int           `env:"FAIRPACT_MAX_CONNECTIONS" default:"8192" help:"Maximum number of open connections to the read port, and to the append port. At the limit, a new connection replaces one that waits for its client, of the network with the most connections. 0: no limit."`
 	LogKey            string        `env:"FAIRPACT_LOG_KEY" help:"URI of the Ed25519 key that signs checkpoints: file://PATH (PEM, PKCS#8), dev://PATH (a development key), or a key in a KMS or HSM (gcpkms://, awskms://, pkcs11:). Empty: no checkpoints and no tiles."`
 	LogOrigin         string        `env:"FAIRPACT_LOG_ORIGIN" help:"Permanent name of the log, and of the log keys, in checkpoints: the public URL without scheme, such as fairpact.example.com."`
 	LogRetiredKeys    []string      `env:"FAIRPACT_LOG_RETIRED_KEYS" sep:"," help:"Verifier keys (vkeys) of former log keys, comma-separated."`
@@ -123,7 +119,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	}
 	health := service.Health{Ready: ready, Admin: c.AdminListen, Delay: c.DrainDelay}
 	return health.Serve(ctx, logger,
-		service.Port{Name: "read", Address: c.ReadListen, Server: server(metered(keySet.Announce(l.ReadHandler()))), MaxConnections: c.MaxConnections},
+		service.Port{Name: "read", Address: c.ReadListen, Server: server(keySet.Announce(l.ReadHandler())), MaxConnections: c.MaxConnections},
 		service.Port{Name: "append", Address: c.AppendListen, Server: server(keySet.Announce(l.AppendHandler(func() []string { return *accepted.Load() }))), MaxConnections: c.MaxConnections})
 }
 
@@ -181,20 +177,3 @@ func (c *config) readPolicy(config *translog.Checkpoints) (err error) {
 // closedHeads is how many heads translog.CheckClosed checks for each closed key, in 0.1 ms each.
 // Later heads need no check: a key that signed one signed these too.
 const closedHeads = 1000
-
-// metered bounds how many calls of the read port compute at once, and counts the answers that clients have not taken
-// (web.Serves).
-func metered(next http.Handler) http.Handler {
-	memory := budget.NewLog()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host, _, _ := net.SplitHostPort(r.RemoteAddr) // net/http sets it to an address with a port
-		ctx, call := memory.Begin(r.Context(), caller.Network(host))
-		r = r.WithContext(ctx)
-		defer web.Serves(r, call)()
-		if err := call.Turn(ctx); err != nil {
-			web.Error(w, err)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
