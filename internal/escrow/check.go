@@ -15,8 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// checked holds facts of a certificate's payload, and the key that signed the payload. For a
-// tree head, only `key` is set.
+// checked holds facts of a certificate's payload, and the key that signed the payload.
 type checked struct {
 	certID, dealID string
 	outcome        string

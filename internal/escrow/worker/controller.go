@@ -35,7 +35,7 @@ const (
 	relistEvery    = 500 * time.Millisecond
 	horizon        = 3 * time.Second // look-ahead of relist; over relistEvery, so each deadline is listed several times
 	listLimit      = 1000            // maximum number of deals of each kind in one list, besides those that fail
-	atOnce         = 256             // deals that are processed or wait for memory, a turn or a statement, which bound the work
+	atOnce         = 256             // deals that are processed at the same time; most of them wait for memory, a turn or a statement
 	mostFailing    = 10 * listLimit  // of these, so that a list stays small
 	completeEvery  = 4               // only one relist in 4 calls ListComplete, which reads every active deal
 	sweepEvery     = time.Minute

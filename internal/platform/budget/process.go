@@ -29,7 +29,7 @@ const (
 
 	defaultConnections = 8192
 
-	workerSmall = 4 << 20
+	workerSmall = 8 << 20
 	logUnsent   = 32 << 20
 
 	// Largest is the most that a Process can always grant to a single call.
@@ -65,10 +65,10 @@ var atOnce = [kinds]int64{Lookup: 256, NewKey: 2, PublicDeal: 2, LargeRead: 1, L
 const (
 	// wait is the longest wait for memory: a burst of readers of a large deal took over 5 s on a busy machine.
 	wait = 10 * time.Second
-	// turnWait is the longest wait for a turn. Who waits for one already holds its memory, and would come again.
+	// turnWait is the longest wait for a turn, and to grow. Who waits for these already holds memory, and would come again.
 	turnWait = 20 * time.Second
 	// workerWait is the longest wait for memory in deadline-worker, where nobody waits for an answer.
-	workerWait = time.Second
+	workerWait = 5 * time.Second
 )
 
 // cores is what GOMAXPROCS was before NewProcess.
@@ -106,7 +106,7 @@ func newProcess(small [2]int64, shared, turns int64, wait time.Duration) *Proces
 	of := func(size int64, wait time.Duration) *Budget { return New(Options{Size: size, Wait: wait}) }
 	two := func(size int64) [2]*Budget { return [2]*Budget{of(size, turnWait), of(size, turnWait)} }
 	p := &Process{
-		small: [2]*Budget{of(small[0], wait), of(small[1], wait)}, large: of(shared-reserve(shared), wait), growth: of(1, wait),
+		small: [2]*Budget{of(small[0], wait), of(small[1], wait)}, large: of(shared-reserve(shared), wait), growth: of(1, turnWait),
 		turns: two(turns), long: two(max(1, turns/4)),
 	}
 	for k, n := range atOnce {
@@ -146,7 +146,7 @@ func NewWorker() (*Process, error) {
 // take add up.
 func NewLog() *Process {
 	all, turns := New(Options{Size: logUnsent, Wait: wait}), New(Options{Size: int64(cores), Wait: turnWait})
-	return &Process{small: [2]*Budget{all, all}, large: all, growth: New(Options{Size: 1, Wait: wait}), turns: [2]*Budget{turns}}
+	return &Process{small: [2]*Budget{all, all}, large: all, growth: New(Options{Size: 1, Wait: turnWait}), turns: [2]*Budget{turns}}
 }
 
 // Held returns the bytes of all small calls, and of the others.

@@ -115,12 +115,14 @@ var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 // returned unchanged.
 func Network(address string) string {
 	a, err := netip.ParseAddr(address)
-	if err != nil || a.Is4() {
+	if err != nil {
 		return address
 	}
-	a = a.WithZone("")
 	if all := a.As16(); nat64.Contains(a) {
-		return netip.AddrFrom4([4]byte(all[12:])).String()
+		a = netip.AddrFrom4([4]byte(all[12:]))
+	}
+	if a = a.WithZone("").Unmap(); a.Is4() {
+		return a.String()
 	}
 	prefix, _ := a.Prefix(48) // fails only for an IPv4 address
 	return prefix.String()

@@ -59,7 +59,7 @@ func TestKeysOfOneAddressAreLimited(t *testing.T) {
 
 func TestNetworkOfAnIPv6AddressIsItsPrefix(t *testing.T) {
 	for address, want := range map[string]string{
-		"192.0.2.7": "192.0.2.7", "2001:db8:1:2:3:4:5:6": "2001:db8:1::/48", "2001:db8:1:ffff::1%eth0": "2001:db8:1::/48", "64:ff9b::c000:207": "192.0.2.7", "not an address": "not an address",
+		"192.0.2.7": "192.0.2.7", "2001:db8:1:2:3:4:5:6": "2001:db8:1::/48", "2001:db8:1:ffff::1%eth0": "2001:db8:1::/48", "64:ff9b::c000:207": "192.0.2.7", "::ffff:192.0.2.7": "192.0.2.7", "not an address": "not an address",
 	} {
 		if got := Network(address); got != want {
 			t.Errorf("Network(%q): got %s, want %s", address, got, want)
