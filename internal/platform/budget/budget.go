@@ -13,8 +13,8 @@
 // within its share is evicted only once it has been blocked for longer than a client needs (patience).
 // An evicted ticket counts until its holder returns it, but no longer for its network.
 //
-// No waiter starves, provided that each holder returns its ticket after a bounded time: a network that
-// was passed over holds nothing after that time. To avoid deadlocks, holders MUST wait for further
+// No waiter starves, provided that it waits for long enough (Options.Wait) and that each holder returns its ticket
+// after a bounded time: a network that was passed over holds nothing after that time. To avoid deadlocks, holders MUST wait for further
 // tickets in one order: memory, memory to grow, one of a kind (Call.One), a turn at the CPU. The
 // exception is PublicDeal, whose holders may wait for large memory and a LargeRead, because nobody
 // waits for it with either.
