@@ -100,11 +100,10 @@ func TestNetworksTakeTurnsToReadTheLog(t *testing.T) {
 		}
 		all.Wait()
 		close(order)
-		got := slices.Collect(func(yield func(string) bool) {
-			for network := range order {
-				yield(network)
-			}
-		})
+		var got []string
+		for network := range order {
+			got = append(got, network)
+		}
 		if want := []string{"many", "many", "one", "many", "many"}; !slices.Equal(got, want) {
 			t.Errorf("served in the order %v, want %v", got, want)
 		}

@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/transparency-dev/merkle/compact"
+
+	"github.com/fairpact/fairpact/internal/platform/budget"
 )
 
 const (
